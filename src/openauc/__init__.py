@@ -1,0 +1,80 @@
+"""openauc: metrics, thresholds and learning for classifiers that must also say "I don't know".
+
+Everything here takes the triple (y_true, y_pred, open_score): y_true is -1 for unknown samples, a higher open_score means
+more unknown, and a sample is rejected when its score is above the threshold.
+"""
+
+from openauc._validation import UNKNOWN
+from openauc.evaluation import Evaluation, evaluate
+from openauc.metrics.curve import Curve
+from openauc.metrics.decision import (
+    closed_set_accuracy,
+    confusion_matrix,
+    normalized_accuracy,
+    open_set_f_score,
+    threshold_sweep,
+    unknown_fpr,
+    unknown_tpr,
+    youden_index,
+)
+from openauc.metrics.operating import Costs, OperatingPoint, choose_threshold, decide, unknown_recall_bound
+from openauc.metrics.ranking import (
+    ScoreDirectionWarning,
+    acc_plus_auc,
+    acc_times_auc,
+    auroc_score,
+    average_precision,
+    ccr_at_fpr,
+    detection_accuracy,
+    error_at_tpr,
+    fpr_at_tpr,
+    openauc_score,
+    oscr_curve,
+    pointwise_sum,
+    roc_curve,
+)
+from openauc.metrics.table import METRICS, Metric, standard_metrics
+from openauc.predictions import Predictions
+from openauc.uncertainty import Comparison, Interval, compare
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METRICS",
+    "UNKNOWN",
+    "Comparison",
+    "Costs",
+    "Curve",
+    "Evaluation",
+    "Interval",
+    "Metric",
+    "OperatingPoint",
+    "Predictions",
+    "ScoreDirectionWarning",
+    "acc_plus_auc",
+    "acc_times_auc",
+    "auroc_score",
+    "average_precision",
+    "ccr_at_fpr",
+    "choose_threshold",
+    "closed_set_accuracy",
+    "compare",
+    "confusion_matrix",
+    "decide",
+    "detection_accuracy",
+    "error_at_tpr",
+    "evaluate",
+    "fpr_at_tpr",
+    "normalized_accuracy",
+    "open_set_f_score",
+    "openauc_score",
+    "oscr_curve",
+    "pointwise_sum",
+    "roc_curve",
+    "standard_metrics",
+    "threshold_sweep",
+    "unknown_fpr",
+    "unknown_recall_bound",
+    "unknown_tpr",
+    "youden_index",
+]

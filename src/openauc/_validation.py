@@ -1,0 +1,166 @@
+"""Turning whatever the caller holds into checked arrays; every input error is worded here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+UNKNOWN = -1
+"""Label of a sample that belongs to none of the known classes."""
+
+Label = int | str
+_LARGEST_EXACT_INTEGER = 2**53
+
+
+def as_vector(name: str, values: ArrayLike) -> NDArray[Any]:
+    """One-dimensional array of ``values``, whether list, numpy, pandas or torch (torch is not imported)."""
+    source: Any = values
+    if hasattr(source, "detach"):  # a torch tensor, possibly on a GPU, with gradient, or in bfloat16
+        source = source.detach().cpu()
+        if str(source.dtype) == "torch.bfloat16":
+            source = source.float()  # exact: every bfloat16 is a float32
+    array = np.asarray(source)
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected one value per sample, shape (N,). "
+            "For a matrix of class scores pass its arg max and its open-set score instead."
+        )
+    return array
+
+
+def as_scores(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Scores as float32 or float64 without rounding any of them; NaN is refused, +-inf is a rank."""
+    array = as_vector(name, values)
+    if array.dtype.kind in "biu":
+        wide = array.astype(np.float64)
+        if array.dtype.itemsize == 8 and array.size and np.abs(wide).max() > _LARGEST_EXACT_INTEGER:
+            raise ValueError(
+                f"{name} holds integers beyond 2**53, which float64 would round and so tie; "
+                "subtract a common offset first."
+            )
+        return wide
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} must be numbers, got for example {array[0]!r}.") from None
+    if array.dtype.kind != "f":
+        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
+    if array.dtype.itemsize == 2:
+        array = array.astype(np.float32)
+    elif array.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+        wide = array.astype(np.float64)
+        if not np.array_equal(wide.astype(array.dtype), array, equal_nan=True):
+            raise ValueError(f"{name} of dtype {array.dtype} does not fit float64 without rounding.")
+        array = wide
+    # min() propagates NaN, so one cheap pass finds it without a mask.
+    if array.size and np.isnan(array.min()):
+        row = int(np.flatnonzero(np.isnan(array))[0])
+        raise ValueError(
+            f"{name} is NaN for sample {row}; a NaN has no rank. Drop the sample or give it a score "
+            "(+inf means certainly unknown, -inf certainly known)."
+        )
+    return array
+
+
+def as_labels(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Labels as an integer or a string array."""
+    array = as_vector(name, values)
+    if array.dtype.kind == "O" or array.dtype.kind not in "biufUST":
+        array = _labels_from_objects(name, array)
+    if array.dtype.kind in "ST":
+        array = array.astype(str)
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        whole = array.astype(np.int64) if np.isfinite(array).all() else None
+        if whole is None or not np.array_equal(whole, array):
+            bad = array[~np.isfinite(array) | (array != np.floor(array))][0]
+            raise ValueError(f"{name} contains {bad}; class labels are integers or strings.")
+        return whole
+    if array.dtype.kind == "u":
+        return array.astype(np.int64)
+    return array
+
+
+def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    values = array.tolist()
+    for row, value in enumerate(values):
+        if value is None or value != value:
+            raise ValueError(f"{name} is missing for sample {row}; every sample needs a label.")
+    if all(isinstance(value, (int, np.integer)) for value in values):
+        return np.asarray(values, dtype=np.int64)
+    return np.asarray([str(value) for value in values])
+
+
+def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Make the two label arrays comparable; refuse integers against names."""
+    if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U"):
+        return y_true, y_pred
+    if len(y_true) == 0 or len(y_pred) == 0:
+        return y_true, y_pred
+    raise TypeError(
+        f"y_true holds {_kind_word(y_true)} (such as {y_true[0].item()!r}) but y_pred holds "
+        f"{_kind_word(y_pred)} (such as {y_pred[0].item()!r}); use the same kind of label in both."
+    )
+
+
+def _kind_word(labels: NDArray[Any]) -> str:
+    return "names" if labels.dtype.kind == "U" else "integers"
+
+
+def is_label(labels: NDArray[Any], label: Label) -> NDArray[np.bool_]:
+    """Where ``labels`` equals ``label``; among names, the default -1 is the string ``"-1"``."""
+    wanted: Any = str(label) if labels.dtype.kind == "U" else label
+    if labels.dtype.kind != "U" and isinstance(wanted, str):
+        raise TypeError(f"unknown_label is {label!r} but y_true holds integers; pass an integer.")
+    result: NDArray[np.bool_] = labels == wanted
+    return result
+
+
+def check_same_length(**arrays: NDArray[Any]) -> None:
+    """All arrays describe the same samples."""
+    (first, reference), *others = arrays.items()
+    for name, array in others:
+        if len(array) != len(reference):
+            raise ValueError(
+                f"{name} has {len(array)} entries but {first} has {len(reference)}; pass one value per "
+                "sample, unknown samples included."
+            )
+
+
+def require_samples(n_known: int, n_unknown: int, unknown_label: Label, *, unknown: bool = True) -> None:
+    """Raise unless there are known (and, where the metric needs them, unknown) samples."""
+    if n_known == 0:
+        raise ValueError(
+            f"there is no known sample: every y_true equals the unknown label {unknown_label!r}, so the "
+            "metric is undefined. Add known test samples or set unknown_label."
+        )
+    if unknown and n_unknown == 0:
+        raise ValueError(
+            f"there is no unknown sample: no y_true equals {unknown_label!r}, so the metric is undefined. "
+            "Label samples of none of the known classes with it, or set unknown_label."
+        )
+
+
+def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = True) -> float:
+    """``value`` as a float in the unit interval, end points as allowed."""
+    number = float(value)
+    if not (0.0 < number < 1.0 or (zero and number == 0.0) or (one and number == 1.0)):
+        left, right = "[" if zero else "(", "]" if one else ")"
+        raise ValueError(f"{name} is {value!r}; expected a fraction in {left}0, 1{right}, not a percentage.")
+    return number
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
+    """``value`` if it is one of ``choices``, else an error with the likely spelling."""
+    options: Sequence[str] = list(choices)
+    if value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}.{hint}")

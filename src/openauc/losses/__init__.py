@@ -1,0 +1,37 @@
+"""Losses usable alone in anybody's loop: tensors in, scalar tensor out.
+
+They keep dtype and device, draw no randomness of their own, and give a zero that still carries gradient when
+nothing was selected.
+"""
+
+from openauc.losses.mixup import manifold_mixup
+from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss
+from openauc.losses.prototype import (
+    arpl_loss,
+    confusion_loss,
+    dot_distance,
+    gcpl_loss,
+    rpl_loss,
+    squared_distance,
+)
+from openauc.losses.smoothing import smoothed_cross_entropy
+from openauc.losses.surrogates import SURROGATES, Surrogate, logistic, make_surrogate, square, squared_hinge
+
+__all__ = [
+    "SURROGATES",
+    "OpenAUCLoss",
+    "PairwiseAUCLoss",
+    "Surrogate",
+    "arpl_loss",
+    "confusion_loss",
+    "dot_distance",
+    "gcpl_loss",
+    "logistic",
+    "make_surrogate",
+    "manifold_mixup",
+    "rpl_loss",
+    "smoothed_cross_entropy",
+    "square",
+    "squared_distance",
+    "squared_hinge",
+]

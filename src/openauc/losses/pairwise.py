@@ -1,0 +1,189 @@
+"""Ranking unknown above known samples: surrogates of AUC and of OpenAUC."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from openauc._validation import check_choice
+from openauc.losses.surrogates import Surrogate, square
+
+
+class PairwiseAUCLoss(nn.Module):
+    r"""Weighted mean surrogate of the gaps between unknown and known samples.
+
+    .. math:: \frac{1}{N} \sum_{(i, j)} w_i \, \ell\big( r(x_j) - r(x_i) \big), \quad i \text{ known}, j
+              \text{ unknown}
+
+    Parameters
+    ----------
+    surrogate
+        Function of the gap, element by element.
+    pairing
+        ``"slot"`` compares equal positions, so both sides have the same length; ``"all"`` compares every
+        known with every unknown sample, in linear time for ``square``, else in quadratic time.
+    normalizer
+        N is the number of ``"pairs"`` (the paper) or of ``"hits"``: pairs counted with their weight, which
+        makes the loss a conditional mean (the public code).
+    gather
+        Compare with the samples of every process as well. Each process then holds the loss of all samples,
+        and gradients averaged over the processes, as DistributedDataParallel does, are those of one process
+        with all samples. Without an initialised process group it does nothing. Every process has to call the
+        loss, empty-handed or not.
+
+    >>> PairwiseAUCLoss()(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5])).item()  # gaps 1 and 0
+    0.5
+    """
+
+    def __init__(
+        self,
+        surrogate: Surrogate = square,
+        *,
+        pairing: Literal["slot", "all"] = "slot",
+        normalizer: Literal["pairs", "hits"] = "pairs",
+        gather: bool = False,
+    ) -> None:
+        super().__init__()
+        self.surrogate = surrogate
+        self.pairing = check_choice("pairing", pairing, ("slot", "all"))
+        self.normalizer = check_choice("normalizer", normalizer, ("pairs", "hits"))
+        self.gather = gather
+
+    def forward(self, open_known: Tensor, open_unknown: Tensor, *, weight: Tensor | None = None) -> Tensor:
+        """Loss of one batch.
+
+        Parameters
+        ----------
+        open_known
+            (K,) open-set scores of known samples, higher = more unknown.
+        open_unknown
+            (U,) open-set scores of unknown samples; U = K for slot pairing.
+        weight
+            (K,) non-negative weights of the known samples, bool or number; 1 when left out.
+
+        Returns
+        -------
+        Tensor
+            A scalar. Without a pair, or without a hit where hits are the normaliser, it is a zero that still
+            carries gradient.
+        """
+        self._check(open_known, open_unknown, weight)
+        if self.gather and dist.is_available() and dist.is_initialized():
+            open_known, open_unknown, weight = _gather_pairs(open_known, open_unknown, weight)
+        if open_known.numel() == 0 or open_unknown.numel() == 0:
+            return 0 * (open_known.sum() + open_unknown.sum())
+        losses = self._loss_per_known(open_known, open_unknown)  # (K,)
+        if weight is None:
+            return losses.mean()
+        weight = weight.to(losses.dtype)
+        if self.normalizer == "pairs":
+            return (weight * losses).mean()
+        hits = weight.sum()
+        return (weight * losses).sum() / torch.where(hits > 0, hits, torch.ones_like(hits))
+
+    def _loss_per_known(self, open_known: Tensor, open_unknown: Tensor) -> Tensor:
+        """Mean loss of each known sample over the unknown samples it is compared with."""
+        if self.pairing == "slot":
+            return self.surrogate(open_unknown - open_known)
+        if _is_square(self.surrogate):
+            # The mean of (m - t_j)^2 is the square at the mean gap plus the variance of the gaps, and known
+            # sample i shifts all its gaps alike. Unlike the expanded polynomial this never cancels.
+            return self.surrogate(open_unknown.mean() - open_known) + open_unknown.var(correction=0)
+        gaps = open_unknown[None, :] - open_known[:, None]  # (K, U)
+        return self.surrogate(gaps).mean(1)
+
+    def _check(self, open_known: Tensor, open_unknown: Tensor, weight: Tensor | None) -> None:
+        for name, score in (("open_known", open_known), ("open_unknown", open_unknown)):
+            if score.ndim != 1:
+                raise ValueError(
+                    f"{name} has shape {tuple(score.shape)}; expected one open-set score per sample."
+                )
+        if self.pairing == "slot" and len(open_known) != len(open_unknown):
+            raise ValueError(
+                f"slot pairing got {len(open_known)} known and {len(open_unknown)} unknown scores; select as "
+                'many of each, or use pairing="all".'
+            )
+        if weight is not None and weight.shape != open_known.shape:
+            raise ValueError(
+                f"weight has shape {tuple(weight.shape)} but there are {len(open_known)} known scores; pass "
+                "one weight per known sample."
+            )
+
+
+class OpenAUCLoss(nn.Module):
+    r"""Surrogate of the ranking part of 1 - OpenAUC: only correctly classified known samples are ranked.
+
+    .. math:: \frac{1}{N} \sum_{(i, j)} 1[y_i = h(x_i)] \, \ell\big( r(x_j) - r(x_i) \big)
+
+    This is the second term of Eq. 17; add a classification loss for the first.
+
+    Parameters
+    ----------
+    pairwise
+        How pairs are formed, priced and averaged; equal slots, square loss and number of pairs by default.
+
+    >>> loss = OpenAUCLoss()
+    >>> known, unknown = torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5])
+    >>> loss(known, unknown, correct=torch.tensor([True, False])).item()  # the gap of 1 is free
+    0.0
+    """
+
+    def __init__(self, pairwise: PairwiseAUCLoss | None = None) -> None:
+        super().__init__()
+        self.pairwise = PairwiseAUCLoss() if pairwise is None else pairwise
+
+    def forward(self, open_known: Tensor, open_unknown: Tensor, *, correct: Tensor) -> Tensor:
+        """Loss of one batch; ``correct`` (K,) marks the hits among the known and receives no gradient."""
+        loss: Tensor = self.pairwise(open_known, open_unknown, weight=correct.detach())
+        return loss
+
+
+def _is_square(surrogate: Surrogate) -> bool:
+    return surrogate is square or (isinstance(surrogate, partial) and surrogate.func is square)
+
+
+def _gather_pairs(
+    open_known: Tensor, open_unknown: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scores and weights of all processes, in rank order, so that equal slots stay equal slots."""
+    sizes = torch.tensor([len(open_known), len(open_unknown)], device=open_known.device)
+    per_rank = [torch.empty_like(sizes) for _ in range(dist.get_world_size())]
+    dist.all_gather(per_rank, sizes)
+    counts = [tuple(size.tolist()) for size in per_rank]  # (K, U) of each rank
+    # Known and unknown travel together: a rank with nothing on one side still joins the one backward step.
+    local = torch.cat([open_known, open_unknown])
+    totals = [known + unknown for known, unknown in counts]
+    everything: Tensor = _GatherRows.apply(local, totals)  # type: ignore[no-untyped-call]
+    parts = torch.split(everything, [size for pair in counts for size in pair])
+    if weight is not None:
+        weight = _gather_rows(weight.to(open_known.dtype), [known for known, _ in counts])
+    return torch.cat(parts[0::2]), torch.cat(parts[1::2]), weight
+
+
+def _gather_rows(local: Tensor, counts: list[int]) -> Tensor:
+    """Concatenation over ranks of one-dimensional tensors of the given lengths."""
+    padded = local.new_zeros(max(counts))
+    padded[: len(local)] = local
+    per_rank = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(per_rank, padded)
+    return torch.cat([rows[:count] for rows, count in zip(per_rank, counts, strict=True)])
+
+
+class _GatherRows(torch.autograd.Function):
+    """``_gather_rows`` with gradient: what every rank wants of this rank's rows is summed."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, counts: list[int]) -> Tensor:
+        start = sum(counts[: dist.get_rank()])
+        ctx.own = slice(start, start + len(local))
+        return _gather_rows(local, counts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        total = gradients[0].clone()
+        dist.all_reduce(total)
+        return total[ctx.own], None

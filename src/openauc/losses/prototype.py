@@ -1,0 +1,186 @@
+"""Losses on distances to learnable points: GCPL, RPL, ARPL and the loss of its confusing samples.
+
+Points are prototypes of a class for GCPL (near = alike) and reciprocal points for RPL and ARPL (far = alike).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from openauc.losses.smoothing import smoothed_cross_entropy
+
+
+def squared_distance(features: Tensor, points: Tensor, *, per_class: int = 1) -> Tensor:
+    r"""Squared Euclidean distance over the dimension, averaged over the points of a class.
+
+    .. math:: d_e(x, P_c) = \lVert \phi(x) - P_c \rVert^2 / D
+
+    Parameters
+    ----------
+    features
+        (B, D).
+    points
+        (K * per_class, D), the points of class 0 first.
+    per_class
+        Number of points of each class.
+
+    Returns
+    -------
+    Tensor
+        (B, K).
+
+    >>> squared_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0], [3.0, 4.0]])).tolist()
+    [[12.5, 0.0]]
+    """
+    # Expanding the square needs no (B, K, D) array.
+    distance = (
+        features.square().sum(1, keepdim=True) - 2 * features @ points.T + points.square().sum(1)
+    ) / features.shape[1]
+    return _class_mean(distance, per_class)
+
+
+def dot_distance(features: Tensor, points: Tensor, *, per_class: int = 1) -> Tensor:
+    r"""Dot product with the points, averaged over the points of a class and *not* divided by D.
+
+    .. math:: d_d(x, P_c) = \phi(x) \cdot P_c
+
+    Shapes as in :func:`squared_distance`.
+
+    >>> dot_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0], [1.0, 1.0]])).tolist()
+    [[3.0, 7.0]]
+    """
+    return _class_mean(features @ points.T, per_class)
+
+
+def _class_mean(distance: Tensor, per_class: int) -> Tensor:
+    if per_class == 1:
+        return distance
+    if per_class < 1 or distance.shape[1] % per_class:
+        raise ValueError(
+            f"{distance.shape[1]} points cannot be shared out as {per_class} per class; pass "
+            "num_classes * per_class points, those of class 0 first."
+        )
+    return distance.reshape(len(distance), -1, per_class).mean(2)
+
+
+def gcpl_loss(
+    distance: Tensor, target: Tensor, *, temperature: float = 1.0, weight: float = 0.1, smoothing: float = 0.0
+) -> Tensor:
+    r"""Generalised convolutional prototype loss: classify by the nearest prototype and stay near one's own.
+
+    .. math:: \mathrm{CE}(-d_e / T, y) + \frac{\lambda}{2} \, \overline{d_e(x_i, P_{y_i})}
+
+    The mean of :math:`d_e`, which is already divided by D, is the mean over batch and dimensions of
+    :math:`(\phi - P_y)^2`.
+
+    Parameters
+    ----------
+    distance
+        (B, K) from :func:`squared_distance`.
+    target
+        (B,) class numbers.
+    temperature, weight, smoothing
+        T, :math:`\lambda`, and the label smoothing of the cross-entropy.
+
+    >>> import math
+    >>> loss = gcpl_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
+    >>> math.isclose(loss.item(), math.log(2), rel_tol=1e-6)
+    True
+    """
+    classification = smoothed_cross_entropy(-distance / temperature, target, smoothing=smoothing)
+    compactness = _own(distance, target).mean() / 2
+    return classification + weight * compactness
+
+
+def rpl_loss(
+    distance: Tensor,
+    target: Tensor,
+    radius: Tensor,
+    *,
+    temperature: float = 1.0,
+    weight: float = 0.1,
+    smoothing: float = 0.0,
+) -> Tensor:
+    r"""Reciprocal point loss: classify by the farthest point, at about the radius from one's own.
+
+    .. math:: \mathrm{CE}(d_e / T, y) + \lambda \, \overline{(d_e(x_i, P_{y_i}) - R)^2}
+
+    Parameters
+    ----------
+    distance
+        (B, K) from :func:`squared_distance`. With several points per class the radius term uses their mean.
+    target
+        (B,) class numbers.
+    radius
+        R, a scalar or (1,): one radius for all classes.
+    temperature, weight, smoothing
+        As in :func:`gcpl_loss`.
+
+    >>> distance, target = torch.tensor([[2.0, 2.0]]), torch.tensor([0])
+    >>> round(rpl_loss(distance, target, torch.tensor(0.0)).item(), 4)  # log 2 + 0.1 * 2^2
+    1.0931
+    """
+    classification = smoothed_cross_entropy(distance / temperature, target, smoothing=smoothing)
+    open_space = (_own(distance, target) - radius).square().mean()
+    return classification + weight * open_space
+
+
+def arpl_loss(
+    distance: Tensor,
+    dot: Tensor,
+    target: Tensor,
+    radius: Tensor,
+    *,
+    temperature: float = 1.0,
+    weight: float = 0.1,
+    margin: float = 1.0,
+    smoothing: float = 0.0,
+) -> Tensor:
+    r"""Adversarial reciprocal point loss: as RPL, with the dot product and a one-sided margin.
+
+    .. math:: \mathrm{CE}((d_e - d_d) / T, y) + \lambda \, \overline{\max(0, d_e(x_i, P_{y_i}) - R + m)}
+
+    Parameters
+    ----------
+    distance, dot
+        (B, K) from :func:`squared_distance` and :func:`dot_distance`.
+    target
+        (B,) class numbers.
+    radius
+        R, a scalar or (1,).
+    temperature, weight, smoothing
+        As in :func:`gcpl_loss`.
+    margin
+        m, 1 in the public code; the printed formula has none.
+
+    >>> distance, dot, target = torch.tensor([[2.0, 2.0]]), torch.zeros(1, 2), torch.tensor([0])
+    >>> round(arpl_loss(distance, dot, target, torch.tensor(0.0)).item(), 4)  # log 2 + 0.1 * (2 + 1)
+    0.9931
+    """
+    classification = smoothed_cross_entropy((distance - dot) / temperature, target, smoothing=smoothing)
+    open_space = (_own(distance, target) - radius + margin).clamp(min=0).mean()
+    return classification + weight * open_space
+
+
+def confusion_loss(distance: Tensor) -> Tensor:
+    r"""Exponential of minus the mean entropy of generated samples, between 1/K (confusing) and 1.
+
+    .. math:: \exp\Big( \frac{1}{B} \sum_i \sum_c p_{ic} \log p_{ic} \Big), \quad
+              p_i = \mathrm{softmax}_c \, d_e(x_i, P_c)
+
+    Generator and classifier both minimise it (ARPL+CS). ``distance`` is (B, K) from
+    :func:`squared_distance`; the dot product plays no part.
+
+    >>> round(confusion_loss(torch.zeros(3, 4)).item(), 4)
+    0.25
+    """
+    log_probability = F.log_softmax(distance, dim=1)
+    negative_entropy = (log_probability.exp() * log_probability).sum(1)
+    return torch.exp(negative_entropy.mean())
+
+
+def _own(distance: Tensor, target: Tensor) -> Tensor:
+    """(B,) distance of each sample to the point of its own class."""
+    return distance.gather(1, target[:, None]).squeeze(1)

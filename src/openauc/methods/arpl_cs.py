@@ -1,0 +1,181 @@
+"""ARPL+CS: ARPL with confusing samples from an adversarial generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Adam, Optimizer
+
+from openauc._validation import check_choice
+from openauc.losses.prototype import confusion_loss, squared_distance
+from openauc.methods.arpl import ARPL
+from openauc.methods.base import torch_generator
+from openauc.methods.scores import Score
+from openauc.models.base import Backbone, branch
+from openauc.models.gan import Discriminator, Generator
+
+
+class ARPLCS(ARPL):
+    r"""ARPL that also learns to be undecided about generated images, which learn to look real.
+
+    An epoch is a ``"confusing"`` pass followed by a ``"plain"`` one. A batch of the first takes three steps,
+    with F the :func:`~openauc.losses.confusion_loss` and generated images in BatchNorm branch 1:
+
+    1. discriminator: :math:`\mathrm{BCE}(D(x), 1) + \mathrm{BCE}(D(G(n)), 0)`;
+    2. generator: :math:`\mathrm{BCE}(D(G(n)), 1) + \beta F(G(n))`;
+    3. classifier: ARPL loss of x :math:`+ \beta F(G(n'))` with fresh noise n'.
+
+    Parameters
+    ----------
+    beta
+        Weight of the confusion loss.
+    image_size
+        Side of the training images, 32 or 64 as published.
+    noise_dim, generator_width, discriminator_width
+        Sizes of the two adversaries; the published ones by default.
+    temperature, weight, margin
+        As in :class:`~openauc.methods.arpl.ARPL`.
+    backbone, num_classes, rng, score, label_smoothing
+        See :class:`~openauc.methods.base.Method`; the backbone needs two BatchNorm branches (``vgg32_abn``).
+
+    Notes
+    -----
+    Generated images lie in [0, 1]. Where the recipe normalises real images the two live in different ranges,
+    as in the public "+" code.
+    """
+
+    passes = ("confusing", "plain")
+    find_unused_parameters = True
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        *,
+        rng: np.random.Generator,
+        beta: float = 0.1,
+        image_size: int = 32,
+        noise_dim: int = 100,
+        generator_width: int = 512,
+        discriminator_width: int = 128,
+        temperature: float = 1.0,
+        weight: float = 0.1,
+        margin: float = 1.0,
+        score: str | Score | None = None,
+        label_smoothing: float | None = None,
+    ) -> None:
+        super().__init__(
+            backbone,
+            num_classes,
+            rng=rng,
+            temperature=temperature,
+            weight=weight,
+            margin=margin,
+            score=score,
+            label_smoothing=label_smoothing,
+        )
+        with branch(backbone, 1):  # refuses a backbone of one branch before a long training does
+            pass
+        self.beta = beta
+        self.image_size = image_size
+        self.noise_dim = noise_dim
+        self.generator = Generator(
+            image_size, noise_dim, width=generator_width, generator=torch_generator(rng)
+        )
+        self.discriminator = Discriminator(width=discriminator_width, generator=torch_generator(rng))
+        self._adversaries: dict[str, Optimizer] = {
+            name: Adam(adversary.parameters(), lr=2e-4, betas=(0.5, 0.999))
+            for name, adversary in (("discriminator", self.discriminator), ("generator", self.generator))
+        }
+
+    def trained_parameters(self) -> list[nn.Parameter]:
+        """Backbone, points and radius; the two adversaries have optimisers of their own."""
+        adversaries = {id(p) for part in (self.generator, self.discriminator) for p in part.parameters()}
+        return [p for p in super().trained_parameters() if id(p) not in adversaries]
+
+    def auxiliary_optimizers(self) -> dict[str, Optimizer]:
+        """Adam, rate 2e-4 without schedule, for ``"discriminator"`` and ``"generator"``."""
+        return dict(self._adversaries)
+
+    def loss(self, x: Tensor, y: Tensor, confusing: Tensor | None = None) -> Tensor:
+        """ARPL loss, plus ``beta`` times the confusion loss of generated images when there are any."""
+        loss = super().loss(x, y)
+        return loss if confusing is None else loss + self.beta * self.confusion(confusing)
+
+    def forward(self, x: Tensor, y: Tensor | None = None, confusing: Tensor | None = None) -> Tensor:
+        """``logits(x)``, or ``loss(x, y, confusing)`` when classes are given."""
+        return self.logits(x) if y is None else self.loss(x, y, confusing)
+
+    def confusion(self, images: Tensor) -> Tensor:
+        """Confusion loss of generated images, seen through BatchNorm branch 1."""
+        with branch(self.backbone, 1):
+            features = self.backbone(images)
+        return confusion_loss(squared_distance(features, self.points))
+
+    def train_batch(
+        self,
+        x: Tensor,
+        y: Tensor,
+        optimizer: Optimizer,
+        *,
+        phase: str = "plain",
+        forward: Callable[..., Tensor] | None = None,
+        backward: Callable[[Tensor], object] | None = None,
+    ) -> dict[str, float]:
+        """The three steps of a ``"confusing"`` batch, or the single one of a ``"plain"`` batch."""
+        if check_choice("phase", phase, self.passes) == "plain":
+            return super().train_batch(x, y, optimizer, forward=forward, backward=backward)
+        if x.shape[-2:] != (self.image_size, self.image_size):
+            raise ValueError(
+                f"images are {x.shape[-2]} x {x.shape[-1]} pixels but the generator draws {self.image_size} "
+                f"x {self.image_size}; construct the method with image_size={x.shape[-1]}."
+            )
+        fakes = self._fakes(x)
+        discriminator_loss = self._reality(x, 1.0) + self._reality(fakes.detach(), 0.0)
+        self._adversary_step("discriminator", discriminator_loss)
+        generator_loss = self._reality(fakes, 1.0) + self.beta * self.confusion(fakes)
+        self._adversary_step("generator", generator_loss)
+        with torch.no_grad():
+            confusing = self._fakes(x)
+        loss = (forward or self)(x, y, confusing)
+        self._step(loss, optimizer, backward)
+        return {
+            "loss": loss.item(),
+            "discriminator_loss": discriminator_loss.item(),
+            "generator_loss": generator_loss.item(),
+        }
+
+    def _fakes(self, x: Tensor) -> Tensor:
+        """As many generated images as there are real ones."""
+        noise = self.rng.standard_normal((len(x), self.noise_dim), dtype=np.float32)
+        images: Tensor = self.generator(torch.as_tensor(noise, device=x.device))
+        return images
+
+    def _reality(self, images: Tensor, wanted: float) -> Tensor:
+        """Binary cross-entropy of the discriminator's verdict on images wanted real (1) or not (0)."""
+        verdict = self.discriminator.logits(images)
+        return F.binary_cross_entropy_with_logits(verdict, torch.full_like(verdict, wanted))
+
+    def _adversary_step(self, name: str, loss: Tensor) -> None:
+        """Step one adversary; everything else the loss depends on keeps its gradient untouched."""
+        parameters = list(self.get_submodule(name).parameters())
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = _process_mean(gradient)
+        self._adversaries[name].step()
+        self._adversaries[name].zero_grad()
+
+
+def _process_mean(gradient: Tensor) -> Tensor:
+    """Mean over processes; the wrapper that averages the classifier's gradients sees nothing of these."""
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(gradient)
+        gradient /= dist.get_world_size()
+    return gradient
+
+
+METHOD = ARPLCS

@@ -1,0 +1,12 @@
+"""ARPL+ (Vaze et al.): ARPL under the ``plus`` recipe."""
+
+from __future__ import annotations
+
+from openauc.methods.arpl import ARPL
+
+
+class ARPLPlus(ARPL):
+    """ARPL, label-smoothed where the recipe says so; the whole difference to ARPL is the recipe."""
+
+
+METHOD = ARPLPlus

@@ -1,0 +1,183 @@
+"""Method, the contract every method meets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, Optimizer
+
+from openauc._validation import check_choice, check_fraction
+from openauc.methods.scores import Score, make_score
+from openauc.models.base import Backbone
+
+if TYPE_CHECKING:
+    from openauc.training.recipe import Recipe
+
+
+class Method(nn.Module):
+    """A backbone, a way to turn its features into class scores, a training loss and an open-set score.
+
+    A method writes ``loss`` and, where the linear head is not what it classifies with, ``class_scores``.
+
+    Parameters
+    ----------
+    backbone
+        Images (B, 3, H, W) to features (B, D).
+    num_classes
+        Number of known classes, at least 2.
+    rng
+        Source of the method's own initial weights and of all its later draws (mixing, noise). The backbone
+        was drawn by whoever made it, and its dropout follows PyTorch's default generator.
+    score
+        Open-set score by name (a key of ``SCORES``) or as a function of the logits; the method's own when
+        left out.
+    label_smoothing
+        Share taken from the true class in the cross-entropy; that of the recipe when left out.
+
+    Notes
+    -----
+    ``method(x)`` is ``logits(x)`` and ``method(x, y)`` is ``loss(x, y)``. A wrapper such as
+    DistributedDataParallel only synchronises gradients of what passes through its own ``forward``, so a
+    training loop hands the wrapper to ``train_batch`` as ``forward`` and never calls ``loss`` itself. Only
+    the unwrapped method has ``passes``, ``train_batch``, ``open_score`` and ``diagnostics``.
+    """
+
+    default_score: ClassVar[str] = "max_logit"
+    passes: ClassVar[tuple[str, ...]] = ("plain",)
+    """An epoch is one pass over the training data for each name, given to ``train_batch`` as ``phase``."""
+    find_unused_parameters: ClassVar[bool] = False
+    """Whether a step may leave parameters without gradient; DistributedDataParallel has to be told."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named sets of keyword options."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        *,
+        rng: np.random.Generator,
+        score: str | Score | None = None,
+        label_smoothing: float | None = None,
+    ) -> None:
+        super().__init__()
+        if num_classes < 2:
+            raise ValueError(f"num_classes is {num_classes}; a classifier needs at least two known classes.")
+        if not isinstance(rng, np.random.Generator):
+            raise TypeError(f"rng is {rng!r}; pass a generator such as np.random.default_rng(0).")
+        self.backbone = backbone
+        self.num_classes = num_classes
+        self.rng = rng
+        self.head = backbone.make_head(num_classes, generator=torch_generator(rng))
+        self.score = make_score(self.default_score if score is None else score)
+        self.smoothing_from_recipe = label_smoothing is None
+        self.label_smoothing = check_fraction("label_smoothing", label_smoothing or 0.0, zero=True)
+        self._last_batch: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def preset(cls, name: str) -> dict[str, Any]:
+        """Keyword options of a preset: ``OpenAUC(backbone, 6, rng=rng, **OpenAUC.preset("public_code"))``."""
+        if not cls.presets:
+            raise ValueError(f"{cls.__name__} has no presets, so not {name!r} either; leave the preset out.")
+        return dict(cls.presets[check_choice("preset", name, cls.presets)])
+
+    def class_scores(self, features: Tensor) -> Tensor:
+        """(B, D) features to (B, C) logits."""
+        logits: Tensor = self.head(features)
+        return logits
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) images to (B, C) logits, larger = more like class c."""
+        return self.class_scores(self.backbone(x))
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Scalar loss of one batch of known images (B, 3, H, W) with classes (B,)."""
+        raise NotImplementedError(f"{type(self).__name__} has no loss; define loss(x, y).")
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """``logits(x)``, or ``loss(x, y)`` when classes are given."""
+        return self.logits(x) if y is None else self.loss(x, y)
+
+    def open_score(self, logits: Tensor) -> Tensor:
+        """(B, C) logits to (B,) open-set scores, higher = more unknown."""
+        return self.score(logits)
+
+    def trained_parameters(self) -> list[nn.Parameter]:
+        """What the main optimiser updates: every parameter that asks for a gradient."""
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def optimizer(self, recipe: Recipe) -> Optimizer:
+        """Adopt the recipe's label smoothing, unless the constructor fixed one, and build its optimiser."""
+        if self.smoothing_from_recipe:
+            self.label_smoothing = recipe.label_smoothing
+        rate, decay = recipe.learning_rate, recipe.weight_decay
+        if recipe.optimizer == "adam":
+            return Adam(self.trained_parameters(), lr=rate, weight_decay=decay)
+        return SGD(self.trained_parameters(), lr=rate, momentum=recipe.momentum, weight_decay=decay)
+
+    def auxiliary_optimizers(self) -> dict[str, Optimizer]:
+        """Optimisers the method keeps for itself, by name; a checkpoint must hold their state too."""
+        return {}
+
+    def train_batch(
+        self,
+        x: Tensor,
+        y: Tensor,
+        optimizer: Optimizer,
+        *,
+        phase: str = "plain",
+        forward: Callable[..., Tensor] | None = None,
+        backward: Callable[[Tensor], object] | None = None,
+    ) -> dict[str, float]:
+        """One optimiser step on one batch.
+
+        Parameters
+        ----------
+        x, y
+            Images (B, 3, H, W) and classes (B,).
+        optimizer
+            From ``optimizer(recipe)``, possibly wrapped.
+        phase
+            Which of ``passes`` this batch belongs to.
+        forward
+            The wrapped method (DistributedDataParallel, autocast); the method itself when left out.
+        backward
+            What to call with the loss, such as ``accelerator.backward``; ``loss.backward()`` when left out.
+
+        Returns
+        -------
+        dict
+            ``"loss"`` and whatever else the step measured.
+        """
+        check_choice("phase", phase, self.passes)
+        loss = (forward or self)(x, y)
+        self._step(loss, optimizer, backward)
+        return {"loss": loss.item()}
+
+    def diagnostics(self) -> dict[str, float]:
+        """What the last batch showed, for the log: the accuracy on known samples; empty before a batch."""
+        if self._last_batch is None:
+            return {}
+        logits, target = self._last_batch
+        return {"known_accuracy": (logits.argmax(1) == target).double().mean().item()}
+
+    def _step(self, loss: Tensor, optimizer: Optimizer, backward: Callable[[Tensor], object] | None) -> None:
+        optimizer.zero_grad()
+        (torch.Tensor.backward if backward is None else backward)(loss)
+        optimizer.step()
+
+    def _observe(self, logits: Tensor, target: Tensor) -> None:
+        self._last_batch = logits.detach(), target
+
+
+def torch_generator(rng: np.random.Generator) -> torch.Generator:
+    """A CPU torch generator seeded by the next draw of ``rng``."""
+    return torch.Generator().manual_seed(int(rng.integers(2**63)))
+
+
+def draw_points(count: int, feature_dim: int, rng: np.random.Generator) -> nn.Parameter:
+    """(count, D) learnable points, each coordinate 0.1 times a standard normal."""
+    return nn.Parameter(0.1 * torch.randn(count, feature_dim, generator=torch_generator(rng)))

@@ -1,0 +1,194 @@
+"""OpenAUC (Wang et al., NeurIPS 2022): cross-entropy plus a surrogate of the OpenAUC risk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from openauc._validation import check_choice
+from openauc.losses.mixup import manifold_mixup
+from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss
+from openauc.losses.smoothing import smoothed_cross_entropy
+from openauc.losses.surrogates import make_surrogate
+from openauc.methods.base import Method
+from openauc.methods.scores import Score, max_logit, max_probability
+from openauc.models.base import Backbone, clean_statistics
+
+# What the paper leaves open (one weight per batch, the value of lambda) follows the public code.
+_SHARED = {"lam": 0.1, "alpha": 2.0, "mix_weight": "batch", "cut": "features", "surrogate": "square"}
+
+
+class OpenAUC(Method):
+    r"""Classify known samples, and rank the correctly classified ones below mixtures of two classes.
+
+    .. math:: \frac{1}{N_k} \sum_i \mathrm{CE}(z_i, y_i) + \frac{\lambda}{N} \sum_{(i, j)} 1[y_i = h(x_i)] \,
+              \ell\big( r(u_j) - r(x_i) \big)
+
+    (Eq. 17), with unknown samples u from manifold mixup at a cut of the network. The indicator carries no
+    gradient. A batch without two classes or without a correct sample has a ranking term of zero.
+
+    Parameters
+    ----------
+    lam
+        :math:`\lambda`; the paper searched 0.1 to 0.6 and found 0.1 or 0.2 best.
+    alpha
+        Parameter of the Beta distribution of the mixing weight.
+    pairing
+        ``"slot"`` mixes the batch with its shuffle and ranks each sample against the mixture in its slot
+        (appendix); ``"all"`` ranks every sample against every mixture (main text); ``"half_batch"`` ranks the
+        first half against mixtures of the second, slot by slot (public code; of an odd batch one sample is
+        left out, where that code leaves out the term).
+    normalizer
+        N counts ``"pairs"``, or only ``"hits"``, the pairs of correctly classified samples (public code).
+    mix_weight
+        One mixing weight per ``"batch"`` or per ``"sample"``.
+    cut
+        Cut point of the backbone. At ``"features"`` only the head sees mixtures. Earlier, the layers behind
+        the cut do too; their BatchNorms then normalise with the mixtures' own statistics and record nothing.
+    score_space
+        r in the ranking term: ``"probability"`` is Def. 1 to the letter, :math:`\min_c (1 - p_c)`;
+        ``"logit"`` is :math:`-\max_c z_c` (public code).
+    surrogate, margin
+        :math:`\ell` by name or as a function, and its margin, see :func:`~openauc.losses.make_surrogate`.
+    gather
+        Rank across the samples of all processes, see :class:`~openauc.losses.PairwiseAUCLoss`.
+    backbone, num_classes, rng, score, label_smoothing
+        See :class:`~openauc.methods.base.Method`. ``score`` is the one at test time, by default
+        :math:`-\max_c z_c` in either space.
+    """
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {**_SHARED, "pairing": "slot", "normalizer": "pairs", "score_space": "probability"},
+        "public_code": {**_SHARED, "pairing": "half_batch", "normalizer": "hits", "score_space": "logit"},
+    }
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        *,
+        rng: np.random.Generator,
+        lam: float = 0.1,
+        alpha: float = 2.0,
+        pairing: Literal["slot", "half_batch", "all"] = "slot",
+        normalizer: Literal["pairs", "hits"] = "pairs",
+        mix_weight: Literal["batch", "sample"] = "batch",
+        cut: str = "features",
+        score_space: Literal["probability", "logit"] = "probability",
+        surrogate: str | Callable[..., Tensor] = "square",
+        margin: float | None = None,
+        gather: bool = False,
+        score: str | Score | None = None,
+        label_smoothing: float | None = None,
+    ) -> None:
+        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        self.lam = lam
+        self.alpha = alpha
+        self.pairing = check_choice("pairing", pairing, ("slot", "half_batch", "all"))
+        check_choice("mix_weight", mix_weight, ("batch", "sample"))
+        self.mix_weight = mix_weight
+        self.cut = check_choice("cut", cut, backbone.cut_points)
+        self.score_space = check_choice("score_space", score_space, ("probability", "logit"))
+        self.ranking = OpenAUCLoss(
+            PairwiseAUCLoss(
+                make_surrogate(surrogate, margin),
+                pairing="all" if pairing == "all" else "slot",
+                normalizer=normalizer,
+                gather=gather,
+            )
+        )
+        self._last_pairs: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def loss(self, x: Tensor, y: Tensor, unknown: Tensor | None = None) -> Tensor:
+        """Eq. 17 on one batch, with real ``unknown`` images in place of mixtures if there are any.
+
+        Parameters
+        ----------
+        x, y
+            Known images (B, 3, H, W) and classes (B,).
+        unknown
+            (U, 3, H, W) images of no known class. They too leave no trace in running statistics; pairing by
+            slot needs U = B.
+        """
+        hidden = self._before_cut(x)
+        logits = self.class_scores(self._after_cut(hidden))
+        open_known = self.pair_score(logits)
+        correct = self.switch(logits, y)
+        if unknown is None:
+            mixed, kept = self._mix(hidden, y)
+            if self.pairing != "all":
+                open_known, correct = open_known[kept], correct[kept]
+            open_unknown = self._score_mixed(mixed) if len(mixed) else open_known[:0]
+        else:
+            with clean_statistics(self.backbone):
+                open_unknown = self.pair_score(self.logits(unknown))
+        self._observe(logits, y)
+        self._last_pairs = open_known.detach(), open_unknown.detach(), correct
+        classification = smoothed_cross_entropy(logits, y, smoothing=self.label_smoothing)
+        ranking: Tensor = self.ranking(open_known, open_unknown, correct=correct)
+        return classification + self.lam * ranking
+
+    def forward(self, x: Tensor, y: Tensor | None = None, unknown: Tensor | None = None) -> Tensor:
+        """``logits(x)``, or ``loss(x, y, unknown)`` when classes are given."""
+        return self.logits(x) if y is None else self.loss(x, y, unknown)
+
+    def switch(self, logits: Tensor, target: Tensor) -> Tensor:
+        """(B,) bool, which known samples take part in the ranking: the correctly classified ones."""
+        return logits.detach().argmax(1) == target
+
+    def pair_score(self, logits: Tensor) -> Tensor:
+        """r in the ranking term, (B, C) to (B,)."""
+        # Half-precision logits near 20 are 1/8 apart, too coarse for gaps of about 1.
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return 1 + max_probability(logits) if self.score_space == "probability" else max_logit(logits)
+
+    def diagnostics(self) -> dict[str, float]:
+        """What the ranking term saw in the last batch, next to the accuracy.
+
+        ``open_score_known`` and ``open_score_mixed`` are means of r, ``hits`` is the share of paired known
+        samples that take part in the ranking, and ``pair_auc`` the AUC of all paired known samples against
+        the mixtures, or against the unknown images in their place (ties count half). What the batch gave no
+        sample for is left out.
+        """
+        found = super().diagnostics()
+        if self._last_pairs is None:
+            return found
+        known, mixed, correct = self._last_pairs
+        if len(known):
+            found["open_score_known"] = known.mean().item()
+            found["hits"] = correct.double().mean().item()
+        if len(mixed):
+            found["open_score_mixed"] = mixed.mean().item()
+            gap = mixed[None, :] - known[:, None]
+            found["pair_auc"] = ((gap.sign() + 1) / 2).mean().item()
+        return found
+
+    def _mix(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        return manifold_mixup(
+            hidden,
+            target,
+            alpha=self.alpha,
+            rng=self.rng,
+            weight=self.mix_weight,
+            pairing="half" if self.pairing == "half_batch" else "full",
+        )
+
+    def _before_cut(self, x: Tensor) -> Tensor:
+        if self.cut == "features":  # the backbone as a whole, which may be compiled
+            features: Tensor = self.backbone(x)
+            return features
+        return self.backbone.pre(x, self.cut)
+
+    def _after_cut(self, hidden: Tensor) -> Tensor:
+        return hidden if self.cut == "features" else self.backbone.post(hidden, self.cut)
+
+    def _score_mixed(self, mixed: Tensor) -> Tensor:
+        with clean_statistics(self.backbone):
+            return self.pair_score(self.class_scores(self._after_cut(mixed)))
+
+
+METHOD = OpenAUC

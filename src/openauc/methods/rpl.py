@@ -1,0 +1,70 @@
+"""RPL: reciprocal point learning."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from openauc.losses.prototype import rpl_loss, squared_distance
+from openauc.methods.base import Method, draw_points
+from openauc.methods.scores import Score
+from openauc.models.base import Backbone
+
+
+class RPL(Method):
+    r"""Reciprocal points, far from their class; logits are :math:`d_e(x, P_c)` and :math:`r = -\max_c p_c`.
+
+    Parameters
+    ----------
+    num_centers
+        Points per class; their distances are averaged.
+    temperature, weight
+        T and the weight of the radius term of :func:`~openauc.losses.rpl_loss`.
+    backbone, num_classes, rng, score, label_smoothing
+        See :class:`~openauc.methods.base.Method`. The linear head is neither used nor trained.
+    """
+
+    default_score = "max_probability"
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        *,
+        rng: np.random.Generator,
+        num_centers: int = 1,
+        temperature: float = 1.0,
+        weight: float = 0.1,
+        score: str | Score | None = None,
+        label_smoothing: float | None = None,
+    ) -> None:
+        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        if num_centers < 1:
+            raise ValueError(f"num_centers is {num_centers}; each class needs at least one point.")
+        self.head.requires_grad_(False)
+        self.points = draw_points(num_classes * num_centers, backbone.feature_dim, rng)
+        self.radius = nn.Parameter(torch.zeros(1))
+        self.num_centers = num_centers
+        self.temperature = temperature
+        self.weight = weight
+
+    def class_scores(self, features: Tensor) -> Tensor:
+        """Distance to each class's reciprocal points."""
+        return squared_distance(features, self.points, per_class=self.num_centers)
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy plus the pull towards the radius around one's own point."""
+        logits = self.logits(x)
+        self._observe(logits, y)
+        return rpl_loss(
+            logits,
+            y,
+            self.radius,
+            temperature=self.temperature,
+            weight=self.weight,
+            smoothing=self.label_smoothing,
+        )
+
+
+METHOD = RPL

@@ -1,0 +1,279 @@
+"""Compiled loops behind ``_kernel``: imported only where numba is installed and the input is large.
+
+Every function releases the interpreter lock, so ``_kernel`` spreads chunks over plain threads, and returns
+integers (or sums taken in the same order as numpy's), so the result equals the numpy path to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
+_FEW = 16  # below this many candidates a linear scan beats a search
+_BIN_BITS = 15  # the table of bins stays in the second-level cache
+_GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@njit(nogil=True, cache=True)
+def mark_kinds(y_true: Array, y_pred: Array, unknown: int, kind: Array) -> int:
+    """Fill ``kind`` with wrong / correct / unknown; return the smallest label of a known sample."""
+    smallest = np.int64(np.iinfo(np.int64).max)
+    largest = smallest
+    for i in range(len(y_true)):  # no branch on the data: labels come in any order
+        label = np.int64(y_true[i])
+        is_unknown = label == unknown
+        kind[i] = UNKNOWN_KIND if is_unknown else np.uint8(label == y_pred[i])
+        smallest = min(smallest, largest if is_unknown else label)
+    return smallest
+
+
+@njit(nogil=True, cache=True)
+def _key(bits: Any, sign: Any, full: Any) -> Any:
+    """Unsigned integer in the order of the float with these ``bits``; -0.0 and 0.0 share one key."""
+    wide = np.uint64(bits)
+    if wide == sign:
+        return sign
+    return wide ^ full if wide & sign else wide | sign
+
+
+@njit(nogil=True, cache=True)
+def split_keys(
+    bits: Array, kind: Array, sign: Any, full: Any, with_wrong: bool, known: Array, unknown: Array
+) -> tuple[int, int, Any, Any]:
+    """Compact the keys of the counted known and of the unknown samples; return counts and key range."""
+    n_known, n_unknown = 0, 0
+    low, high = full, np.uint64(0)
+    for i in range(len(bits)):  # written to both sides, kept on one: no branch on the data
+        key = _key(bits[i], sign, full)
+        low = min(low, key)
+        high = max(high, key)
+        known[n_known] = key
+        unknown[n_unknown] = key
+        is_unknown = kind[i] == UNKNOWN_KIND
+        n_unknown += is_unknown
+        n_known += (kind[i] == CORRECT) | (with_wrong & (not is_unknown))
+    return n_known, n_unknown, low, high
+
+
+@njit(nogil=True, cache=True)
+def histogram(keys: Array, low: Any, shift: Any, counts: Array) -> None:
+    """How many keys fall into each cell of the key range."""
+    for i in range(len(keys)):
+        counts[(np.uint64(keys[i]) - low) >> shift] += 1
+
+
+@njit(nogil=True, cache=True)
+def scatter(keys: Array, low: Any, shift: Any, position: Array, out: Array) -> None:
+    """Move keys to their cells, beginning at ``position``."""
+    for i in range(len(keys)):
+        key = keys[i]
+        cell = (np.uint64(key) - low) >> shift
+        out[position[cell]] = key
+        position[cell] += 1
+
+
+@njit(nogil=True, cache=True)
+def _is_sorted(values: Array) -> bool:
+    for i in range(1, len(values)):
+        if values[i] < values[i - 1]:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _pairs_in_cell(
+    known: Array, unknown: Array, scratch: Array, low: Any, shift: Any, starts: Array
+) -> tuple[int, int]:
+    """Number of pairs known < unknown and known == unknown among the keys of one cell."""
+    n = len(known)
+    if shift == 0:  # a cell holds one value only
+        return 0, n * len(unknown)
+    less, equal = 0, 0
+    if n <= _FEW:
+        for u in unknown:
+            for k in known:
+                less += k < u
+                equal += k == u
+        return less, equal
+
+    # Counting sort of the known keys into about twice as many bins as there are keys.
+    bits = 5
+    while bits < _BIN_BITS and (1 << bits) < 2 * n:
+        bits += 1
+    bits = min(bits, np.int64(shift))
+    bin_shift = shift - np.uint64(bits)
+    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    n_bins = 1 << bits
+    one, two = np.uint64(1), np.uint64(2)
+    starts[: n_bins + 2] = 0
+    for k in known:
+        starts[(((np.uint64(k) - low) >> bin_shift) & mask) + two] += 1
+    widest, total = 0, 0
+    for b in range(2, n_bins + 2):
+        widest = max(widest, starts[b])
+        total += starts[b]
+        starts[b] = total
+    for k in known:  # leaves starts[b] at the beginning of bin b
+        b = (((np.uint64(k) - low) >> bin_shift) & mask) + one
+        scratch[starts[b]] = k
+        starts[b] += 1
+    if widest > _FEW:
+        for b in range(n_bins):
+            crowded = scratch[starts[b] : starts[b + 1]]
+            if len(crowded) > _FEW and not _is_sorted(crowded):
+                crowded.sort()
+
+    for u in unknown:
+        b = ((np.uint64(u) - low) >> bin_shift) & mask
+        begin, end = np.int64(starts[b]), np.int64(starts[b + one])
+        less += begin
+        if end - begin > _FEW:
+            below = np.searchsorted(scratch[begin:end], u, side="left")
+            less += below
+            equal += np.searchsorted(scratch[begin:end], u, side="right") - below
+        else:
+            # The first candidate without a branch: most bins hold none or one.
+            candidate = scratch[min(begin, n - 1)]
+            less += (end > begin) & (candidate < u)
+            equal += (end > begin) & (candidate == u)
+            for j in range(begin + 1, end):
+                less += scratch[j] < u
+                equal += scratch[j] == u
+    return less, equal
+
+
+@njit(nogil=True, cache=True)
+def count_cells(
+    known: Array,
+    unknown: Array,
+    scratch: Array,
+    known_start: Array,
+    unknown_start: Array,
+    first: int,
+    last: int,
+    low: Any,
+    shift: Any,
+) -> tuple[int, int]:
+    """Number of pairs known < unknown and known == unknown, for the unknown keys in cells first..last-1."""
+    starts = np.zeros((1 << _BIN_BITS) + 2, dtype=np.int32)
+    less, equal = 0, 0
+    for cell in range(first, last):
+        a, b = known_start[cell], known_start[cell + 1]
+        c, d = unknown_start[cell], unknown_start[cell + 1]
+        if c == d:
+            continue
+        less += a * (d - c)
+        if a < b:
+            in_cell = _pairs_in_cell(known[a:b], unknown[c:d], scratch[a:b], low, shift, starts)
+            less += in_cell[0]
+            equal += in_cell[1]
+    return less, equal
+
+
+@njit(nogil=True, cache=True)
+def argsort_bits(bits: Array, sign: Any, full: Any) -> Array:
+    """Stable order of the floats with these ``bits``: radix sort, 11 bits at a time, idle digits skipped."""
+    n = len(bits)
+    key, key_other = np.empty_like(bits), np.empty_like(bits)
+    order, order_other = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    digits = (bits.itemsize * 8 + 10) // 11
+    counts = np.zeros((digits, 2048), dtype=np.int64)
+    for i in range(n):
+        k = _key(bits[i], sign, full)
+        key[i] = k
+        order[i] = i
+        for d in range(digits):
+            counts[d, (k >> np.uint64(11 * d)) & np.uint64(2047)] += 1
+    for d in range(digits):
+        count = counts[d]
+        if count.max() == n:
+            continue
+        position = 0
+        for b in range(2048):
+            position, count[b] = position + count[b], position
+        by = np.uint64(11 * d)
+        for i in range(n):
+            b = (np.uint64(key[i]) >> by) & np.uint64(2047)
+            target = count[b]
+            count[b] += 1
+            key_other[target] = key[i]
+            order_other[target] = order[i]
+        key, key_other = key_other, key
+        order, order_other = order_other, order
+    return order
+
+
+@njit(nogil=True, cache=True)
+def draw_weights(seed: Any, first: int, strata: Array, bounds: Array, weights: Array) -> None:
+    """Bootstrap multiplicities: row r of ``weights`` resamples each stratum with replacement.
+
+    ``strata`` lists sample positions, stratum by stratum; stratum s is ``strata[bounds[s]:bounds[s + 1]]``.
+    """
+    n = len(strata)
+    for r in range(len(weights)):
+        counter = np.uint64(first + r) * np.uint64(n)
+        row = weights[r]
+        for s in range(len(bounds) - 1):
+            begin, size = bounds[s], bounds[s + 1] - bounds[s]
+            for j in range(begin, begin + size):
+                z = seed + (counter + np.uint64(j)) * np.uint64(_GOLDEN)
+                z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
+                z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
+                z = z ^ (z >> np.uint64(31))
+                pick = np.int64(np.float64(z >> np.uint64(11)) * 2.0**-53 * np.float64(size))
+                row[strata[begin + pick]] += 1
+
+
+@njit(nogil=True, cache=True)
+def accumulate(
+    weights: Array, kind: Array, last: Array, known: Array, correct: Array, unknown: Array
+) -> None:
+    """Cumulative weighted counts at the end of every tie group, after a leading column of zeros."""
+    for r in range(len(weights)):
+        n_known, n_correct, n_unknown = 0, 0, 0
+        known[r, 0] = correct[r, 0] = unknown[r, 0] = 0
+        begin = 0
+        for g in range(len(last)):
+            for i in range(begin, last[g] + 1):
+                w = np.int64(weights[r, i])
+                k = kind[i]
+                n_unknown += w * (k == UNKNOWN_KIND)
+                n_known += w * (k != UNKNOWN_KIND)
+                n_correct += w * (k == CORRECT)
+            begin = last[g] + 1
+            known[r, g + 1] = n_known
+            correct[r, g + 1] = n_correct
+            unknown[r, g + 1] = n_unknown
+
+
+@njit(nogil=True, cache=True)
+def tally(weights: Array, cell: Array, counts: Array) -> None:
+    """Weighted number of samples in each cell; samples with a negative cell are left out."""
+    for r in range(len(weights)):
+        row = counts[r]
+        for i in range(len(cell)):
+            if cell[i] >= 0:
+                row[cell[i]] += weights[r, i]
+
+
+@njit(nogil=True, cache=True)
+def precision_changes(pred: Array, correct: Array, n_classes: int) -> Array:
+    """By how much accepting each sample, in rank order, changes the precision of its predicted class."""
+    hits = np.zeros(n_classes, dtype=np.int64)
+    accepted = np.zeros(n_classes, dtype=np.int64)
+    previous = np.zeros(n_classes)
+    change = np.zeros(len(pred))
+    for i in range(len(pred)):
+        c = pred[i]
+        if c >= 0:
+            accepted[c] += 1
+            hits[c] += correct[i]
+            precision = hits[c] / accepted[c]
+            change[i] = precision - previous[c]
+            previous[c] = precision
+    return change

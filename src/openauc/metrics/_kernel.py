@@ -1,0 +1,408 @@
+"""The single sort-and-count pass behind every ranking metric.
+
+Two products, both integers until the very last division:
+
+* ``count_pairs``: how many (known, unknown) pairs are ranked right, when that is all one needs;
+* ``Ranking``: the samples in order of their score, sorted once, from which ``RankTable`` (counts of accepted
+  samples at every distinct threshold) follows for the data themselves or for any bootstrap re-weighting.
+
+With numba installed, large inputs go through ``_fast``; the result is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, cached_property
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import Label
+
+WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
+_FAST = "openauc.metrics._fast"
+_LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy needs for this many
+_USE_FAST_FROM = 1 << 12
+_THREADS_FROM = 1 << 18
+_CHUNK = 1 << 20
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+
+
+def fast_backend(work: int) -> ModuleType | None:
+    """The compiled kernel, if it is installed and ``work`` (samples to pass over) is worth its start-up."""
+    choice = os.environ.get("OPENAUC_BACKEND", "auto")
+    check.check_choice("the environment variable OPENAUC_BACKEND", choice, ("auto", "numpy", "numba"))
+    if choice == "numpy" or (choice == "auto" and work < _USE_FAST_FROM):
+        return None
+    if choice == "auto" and _FAST not in sys.modules:
+        if work < _LOAD_FAST_FROM or importlib.util.find_spec("numba") is None:
+            return None
+    return importlib.import_module(_FAST)  # waits where another thread is just importing it
+
+
+def n_threads() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads(), thread_name_prefix="openauc")
+
+
+def in_threads(function: Callable[[int], T], n_tasks: int) -> list[T]:
+    """``[function(0), function(1), ...]``, in threads: numpy and ``_fast`` release the interpreter lock."""
+    others = [_pool().submit(function, i) for i in range(1, n_tasks)]
+    return [function(0), *(task.result() for task in others)]
+
+
+# --- reading the triple ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The checked triple, with each sample marked wrong, correct or unknown."""
+
+    y_true: NDArray[Any]
+    y_pred: NDArray[Any]
+    score: NDArray[Any]
+    kind: NDArray[np.uint8]
+    unknown_label: Label
+    n_known: int
+    n_correct: int
+    n_unknown: int
+
+    def triple(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The triple with unknown samples marked by the default label, as any metric function takes it."""
+        if self.unknown_label == check.UNKNOWN:
+            return self.y_true, self.y_pred, self.score
+        mark: Any = str(check.UNKNOWN) if self.y_true.dtype.kind == "U" else check.UNKNOWN
+        true, pred = (
+            np.where(check.is_label(labels, self.unknown_label), mark, labels) for labels in (self.y_true, self.y_pred)
+        )
+        return true, pred, self.score
+
+
+def read_samples(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = check.UNKNOWN,
+    need_unknown: bool = True,
+) -> Samples:
+    """Check the triple and mark its samples."""
+    true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))
+    score = check.as_scores("open_score", open_score)
+    check.check_same_length(y_true=true, y_pred=pred, open_score=score)
+    kind = _mark_kinds(true, pred, unknown_label)
+    n_unknown = int(np.count_nonzero(kind == UNKNOWN_KIND))
+    n_correct = int(np.count_nonzero(kind == CORRECT))
+    n_known = len(kind) - n_unknown
+    check.require_samples(n_known, n_unknown, unknown_label, unknown=need_unknown)
+    return Samples(true, pred, score, kind, unknown_label, n_known, n_correct, n_unknown)
+
+
+def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> NDArray[np.uint8]:
+    n = len(y_true)
+    fast = fast_backend(n) if y_true.dtype.kind == "i" and isinstance(unknown_label, int) else None
+    if fast is not None and y_true.dtype == y_pred.dtype and y_true.dtype.itemsize >= 4:
+        kind = np.empty(n, dtype=np.uint8)
+        parts = _chunks(n)
+
+        def mark(i: int) -> int:
+            part = parts[i]
+            smallest: int = fast.mark_kinds(y_true[part], y_pred[part], unknown_label, kind[part])
+            return smallest
+
+        smallest = min(in_threads(mark, len(parts)))
+    else:
+        unknown = check.is_label(y_true, unknown_label)
+        kind = (y_true == y_pred).view(np.uint8)
+        kind[unknown] = UNKNOWN_KIND
+        smallest = 0
+        if y_true.dtype.kind == "i" and n and y_true.min() < 0:
+            smallest = int(np.min(y_true, where=~unknown, initial=0))
+    if smallest < 0:
+        raise ValueError(
+            f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "
+            f"{unknown_label!r}. Relabel the samples or set unknown_label."
+        )
+    return kind
+
+
+def _chunks(n: int) -> list[slice]:
+    parts = n_threads() if n >= _THREADS_FROM else 1
+    edges = np.linspace(0, n, parts + 1).astype(int).tolist()
+    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+# --- counting pairs -------------------------------------------------------------------------------------
+
+
+def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
+    """Pairs (known, unknown) with ``known < unknown`` and with ``known == unknown``, by score.
+
+    Misclassified known samples take part only ``with_wrong`` (AUROC); OpenAUC leaves them out.
+    """
+    fast = fast_backend(len(samples.score))
+    if fast is None:
+        return _count_pairs_numpy(samples, with_wrong)
+    return _count_pairs_fast(fast, samples, with_wrong)
+
+
+def _count_pairs_numpy(samples: Samples, with_wrong: bool) -> tuple[int, int]:
+    is_unknown = samples.kind == UNKNOWN_KIND
+    known = np.sort(samples.score[~is_unknown if with_wrong else samples.kind == CORRECT])
+    unknown = np.sort(samples.score[is_unknown])  # sorted needles walk through memory in order
+    below = up_to = 0
+    for start in range(0, len(unknown), _CHUNK):
+        part = unknown[start : start + _CHUNK]
+        below += int(np.searchsorted(known, part, side="left").sum())
+        up_to += int(np.searchsorted(known, part, side="right").sum())
+    return below, up_to - below
+
+
+def _bit_constants(score: NDArray[Any]) -> tuple[NDArray[Any], np.uint64, np.uint64]:
+    width = score.dtype.itemsize * 8
+    bits = np.ascontiguousarray(score).view(f"u{width // 8}")
+    return bits, np.uint64(1 << (width - 1)), np.uint64((1 << width) - 1)
+
+
+def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> tuple[int, int]:
+    """Radix partition of both sides by their leading bits, then counting inside each small cell."""
+    bits, sign, full = _bit_constants(samples.score)
+    chunks = _chunks(len(bits))
+
+    def split(i: int) -> tuple[NDArray[Any], NDArray[Any], int, int]:
+        part = bits[chunks[i]]
+        known, unknown = np.empty_like(part), np.empty_like(part)  # pages never written cost nothing
+        n_known, n_unknown, low, high = fast.split_keys(
+            part, samples.kind[chunks[i]], sign, full, with_wrong, known, unknown
+        )
+        return known[:n_known], unknown[:n_unknown], int(low), int(high)
+
+    pieces = in_threads(split, len(chunks))
+    low, span = min(p[2] for p in pieces), max(p[3] for p in pieces) - min(p[2] for p in pieces)
+    shift = max(0, span.bit_length() - 14)
+    n_cells, low_key, by = (span >> shift) + 1, np.uint64(low), np.uint64(shift)
+
+    counts = np.zeros((2, len(chunks), n_cells), dtype=np.int64)
+
+    def count(i: int) -> None:
+        for side in (0, 1):
+            fast.histogram(pieces[i][side], low_key, by, counts[side, i])
+
+    in_threads(count, len(chunks))
+    starts = np.zeros((2, n_cells + 1), dtype=np.int64)
+    np.cumsum(counts.sum(axis=1), axis=1, out=starts[:, 1:])
+    positions = starts[:, None, :-1] + np.cumsum(counts, axis=1) - counts
+    known, unknown = (np.empty(int(starts[side, -1]), dtype=bits.dtype) for side in (0, 1))
+
+    def scatter(i: int) -> None:
+        for side, out in enumerate((known, unknown)):
+            fast.scatter(pieces[i][side], low_key, by, positions[side, i], out)
+
+    in_threads(scatter, len(chunks))
+    del pieces
+    scratch = np.empty_like(known)
+    # Each thread takes neighbouring cells that hold about the same number of keys.
+    shares = np.linspace(0, starts[:, -1].sum(), len(chunks) + 1)
+    edges = np.searchsorted(starts.sum(axis=0), shares[1:-1]).tolist()
+    first, last = [0, *edges], [*edges, n_cells]
+
+    def count_cells(i: int) -> tuple[int, int]:
+        less, equal = fast.count_cells(
+            known, unknown, scratch, starts[0], starts[1], first[i], last[i], low_key, by
+        )
+        return int(less), int(equal)
+
+    results = in_threads(count_cells, len(chunks))
+    return sum(r[0] for r in results), sum(r[1] for r in results)
+
+
+# --- ranking once, counting often -----------------------------------------------------------------------
+
+
+class RankTable(NamedTuple):
+    """Accepted samples (score <= threshold) at every distinct threshold.
+
+    Column 0 rejects every sample (threshold ``-inf``), the last column accepts every sample. The counts have
+    shape (..., T): leading axes, if any, are bootstrap replicates.
+    """
+
+    threshold: NDArray[np.float64]
+    known: Ints
+    correct: Ints
+    unknown: Ints
+
+    @property
+    def n_known(self) -> Ints:
+        return self.known[..., -1]
+
+    @property
+    def n_unknown(self) -> Ints:
+        return self.unknown[..., -1]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Samples in order of rising score, sorted once; ties form groups that end at ``last``."""
+
+    samples: Samples
+    order: Ints
+    last: Ints
+
+    @cached_property
+    def kind(self) -> NDArray[np.uint8]:
+        """Kind of each sample, in rank order."""
+        return self.samples.kind[self.order]
+
+    @cached_property
+    def threshold(self) -> NDArray[np.float64]:
+        """``-inf`` (reject all), then the distinct scores."""
+        distinct = self.samples.score[self.order[self.last]].astype(np.float64)
+        return np.concatenate([[-np.inf], distinct])
+
+    @cached_property
+    def table(self) -> RankTable:
+        """Counts of the data themselves."""
+        unknown = self.kind == UNKNOWN_KIND
+        return RankTable(
+            self.threshold,
+            self.at_thresholds(~unknown),
+            self.at_thresholds(self.kind == CORRECT),
+            self.at_thresholds(unknown),
+        )
+
+    @cached_property
+    def group(self) -> Ints:
+        """Column of the table in which each sample, in rank order, is first accepted."""
+        sizes = np.diff(self.last, prepend=-1)
+        return np.repeat(np.arange(1, len(self.last) + 1), sizes)
+
+    def at_thresholds(self, value: NDArray[Any]) -> NDArray[Any]:
+        """Running total, in rank order, of one ``value`` per sample, read at every threshold."""
+        total = np.cumsum(value, axis=-1, dtype=np.float64 if value.dtype.kind == "f" else np.int64)
+        return np.concatenate([np.zeros_like(total[..., :1]), total[..., self.last]], axis=-1)
+
+
+def rank(samples: Samples) -> Ranking:
+    """Sort the samples by score, stably."""
+    fast = fast_backend(len(samples.score))
+    if fast is None:
+        order = np.argsort(samples.score, kind="stable")
+    else:
+        order = fast.argsort_bits(*_bit_constants(samples.score))
+    ascending = samples.score[order]
+    last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
+    return Ranking(samples, order, last)
+
+
+# --- bootstrap by re-weighting --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Resampling:
+    """Bootstrap multiplicities in blocks of replicates (rows) by samples (columns, in the order of ``kind``).
+
+    Known and unknown samples are resampled apart, so every replicate keeps both numbers. Each draw is a hash of
+    (seed, replicate, position): blocks can be made in any order, in any thread and by either backend.
+    """
+
+    kind: NDArray[np.uint8]
+    n_replicates: int
+    seed: int
+
+    @cached_property
+    def _strata(self) -> tuple[Ints, Ints]:
+        unknown = self.kind == UNKNOWN_KIND
+        known_first = np.concatenate([np.flatnonzero(~unknown), np.flatnonzero(unknown)])
+        n = len(unknown)
+        return known_first, np.array([0, n - np.count_nonzero(unknown), n], dtype=np.int64)
+
+    @property
+    def rows(self) -> int:
+        """Replicates per block: as many as keep a block small."""
+        return max(1, min(self.n_replicates, _CHUNK // (4 * len(self.kind))))
+
+    def __len__(self) -> int:
+        return -(-self.n_replicates // self.rows)
+
+    def __getitem__(self, block: int) -> NDArray[np.uint16]:
+        first = block * self.rows
+        if not 0 <= first < self.n_replicates:
+            raise IndexError(block)
+        strata, bounds = self._strata
+        weights = np.zeros((min(self.rows, self.n_replicates - first), len(self.kind)), dtype=np.uint16)
+        fast = fast_backend(len(self.kind) * self.n_replicates // 64)
+        draw = _draw_weights_numpy if fast is None else fast.draw_weights
+        draw(np.uint64(self.seed), first, strata, bounds, weights)
+        return weights
+
+    def map(self, function: Callable[[NDArray[np.uint16]], NDArray[Any]]) -> NDArray[Any]:
+        """``function`` of every block, in threads, joined along the replicates (the first axis)."""
+        self._strata  # computed once, before the threads ask for it
+        n_tasks = min(n_threads(), len(self))
+
+        def work(i: int) -> list[NDArray[Any]]:
+            return [function(self[block]) for block in range(i, len(self), n_tasks)]
+
+        parts = in_threads(work, n_tasks)
+        return np.concatenate([parts[b % n_tasks][b // n_tasks] for b in range(len(self))])
+
+
+def _draw_weights_numpy(
+    seed: np.uint64, first: int, strata: Ints, bounds: Ints, weights: NDArray[np.uint16]
+) -> None:
+    rows, n = weights.shape
+    counter = np.arange(first * n, (first + rows) * n, dtype=np.uint64).reshape(rows, n)
+    z = seed + counter * np.uint64(0x9E3779B97F4A7C15)  # splitmix64
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    uniform = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    row_start = np.arange(rows)[:, None] * n
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        pick = (uniform[:, begin:end] * float(end - begin)).astype(np.int64) + begin
+        cells = (strata[pick] + row_start).ravel()
+        weights += np.bincount(cells, minlength=rows * n).reshape(rows, n).astype(np.uint16)
+
+
+def weighted_table(ranking: Ranking, weights: NDArray[np.uint16]) -> RankTable:
+    """``ranking.table`` with every sample counted as often as a replicate drew it."""
+    fast = fast_backend(weights.size)
+    if fast is not None:
+        shape = (len(weights), len(ranking.last) + 1)
+        known, correct, unknown = (np.empty(shape, dtype=np.int32) for _ in range(3))
+        fast.accumulate(weights, ranking.kind, ranking.last, known, correct, unknown)
+        return RankTable(ranking.threshold, known, correct, unknown)
+    is_unknown = ranking.kind == UNKNOWN_KIND
+    return RankTable(
+        ranking.threshold,
+        ranking.at_thresholds(weights * ~is_unknown),
+        ranking.at_thresholds(weights * (ranking.kind == CORRECT)),
+        ranking.at_thresholds(weights * is_unknown),
+    )
+
+
+def tally(weights: NDArray[np.uint16], cell: Ints, n_cells: int) -> Ints:
+    """Weighted number of samples in each cell, per replicate; negative cells are left out."""
+    counts = np.zeros((len(weights), n_cells), dtype=np.int64)
+    fast = fast_backend(weights.size)
+    if fast is not None:
+        fast.tally(weights, cell, counts)
+        return counts
+    inside = cell >= 0
+    for row, weight in zip(counts, weights, strict=True):
+        row += np.bincount(cell[inside], weights=weight[inside], minlength=n_cells).astype(np.int64)
+    return counts

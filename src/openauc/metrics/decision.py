@@ -1,0 +1,487 @@
+"""Decision metrics: what the (C+1)-class confusion matrix says once a threshold is fixed.
+
+A sample is rejected, i.e. predicted unknown, when its score is above the threshold (or when ``y_pred`` itself says
+unknown). All formulas are functions of ``DecisionCounts``, whose fields are arrays of any shape: one number at a
+single threshold, a vector over every distinct threshold in the sweep, a row per replicate in the bootstrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import UNKNOWN, Label
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ints, Ranking, Samples, fast_backend, rank, read_samples
+from openauc.metrics.curve import Curve, Floats
+
+Average = Literal["macro", "micro"]
+AusReading = Literal["precision", "accuracy"]
+
+
+# --- counts ---------------------------------------------------------------------------------------------
+
+
+class Coded(NamedTuple):
+    """Samples with classes as positions 0..C-1 in ``classes``; -1 stands for unknown."""
+
+    samples: Samples
+    classes: NDArray[Any]
+    true: Ints
+    pred: Ints
+    class_size: Ints  # test samples of each known class
+
+
+def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
+    """Number the known classes: those given, else every class met in ``y_true`` or ``y_pred``."""
+    names = _classes_met(samples) if classes is None else np.unique(check.as_labels("classes", list(classes)))
+    true = _positions("y_true", samples.y_true, names, samples.unknown_label)
+    pred = _positions("y_pred", samples.y_pred, names, samples.unknown_label)
+    size = np.bincount(true[true >= 0], minlength=len(names))
+    return Coded(samples, names, true, pred, size)
+
+
+def _classes_met(samples: Samples) -> NDArray[Any]:
+    labels = (samples.y_true, samples.y_pred)
+    largest = max(int(l.max()) for l in labels) if samples.y_true.dtype.kind == "i" else None
+    if largest is not None and largest < 2 * len(samples.kind) + 1024:  # no sort for ordinary class ids
+        met = np.zeros(largest + 1, dtype=bool)
+        for l in labels:
+            met[l[l >= 0]] = True
+        found = np.flatnonzero(met)
+    else:
+        found = np.union1d(*labels)
+    return found[~check.is_label(found, samples.unknown_label)]
+
+
+def _positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
+    if classes.dtype.kind == "i" and labels.dtype.kind == "i" and classes[-1] < 2 * len(labels) + 1024:
+        lookup = np.full(int(classes[-1]) + 2, -2, dtype=np.int64)  # one more entry, for whatever is outside
+        lookup[classes] = np.arange(len(classes))
+        inside = (labels >= 0) & (labels <= classes[-1])
+        position = lookup[np.where(inside, labels, -1)]
+    else:
+        position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        position = np.where(classes[position] == labels, position, -2)
+    position[check.is_label(labels, unknown_label)] = -1
+    if (position == -2).any():
+        stranger = labels[position == -2][0]
+        raise ValueError(
+            f"{name} contains {stranger.item()!r}, which is not among the given classes; list every known class "
+            f"in `classes` and mark unknown samples {unknown_label!r}."
+        )
+    return position
+
+
+class DecisionCounts(NamedTuple):
+    """Sufficient statistics of the (C+1)-class confusion matrix; i runs over the C known classes."""
+
+    n_classes: int
+    n_known: ArrayLike
+    n_unknown: ArrayLike
+    correct: ArrayLike  # sum_i TP_i: known samples accepted with the right class
+    accepted_known: ArrayLike
+    accepted_unknown: ArrayLike
+    precision_sum: ArrayLike  # sum_i TP_i / (TP_i + FP_i)
+    recall_sum: ArrayLike  # sum_i TP_i / (TP_i + FN_i)
+    fallout_sum: ArrayLike  # sum_i FP_i / (FP_i + TN_i)
+
+
+def counts_by_class(
+    true_positive: Ints, predicted: Ints, class_size: Ints, accepted_unknown: Ints, n_unknown: Ints | int
+) -> DecisionCounts:
+    """Counts from per-class numbers, class on the last axis; 0 / 0 counts 0."""
+    n_known = class_size.sum(axis=-1)
+    n = n_known + n_unknown
+    negative = np.asarray(n)[..., None] - class_size
+    accepted = predicted.sum(axis=-1)
+    return DecisionCounts(
+        n_classes=true_positive.shape[-1],
+        n_known=n_known,
+        n_unknown=n_unknown,
+        correct=true_positive.sum(axis=-1),
+        accepted_known=accepted - accepted_unknown,
+        accepted_unknown=accepted_unknown,
+        precision_sum=ratio(true_positive, predicted).sum(axis=-1),
+        recall_sum=ratio(true_positive, class_size).sum(axis=-1),
+        fallout_sum=ratio(predicted - true_positive, negative).sum(axis=-1),
+    )
+
+
+def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
+    """``part / whole`` with 0 / 0 = 0."""
+    part, whole = np.broadcast_arrays(np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64))
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole != 0)
+
+
+def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
+    """Counts at one threshold."""
+    accepted = (coded.samples.score <= threshold) & (coded.pred >= 0)
+    unknown = coded.samples.kind == UNKNOWN_KIND
+    n_classes = len(coded.classes)
+    return counts_by_class(
+        np.bincount(coded.true[accepted & (coded.samples.kind == CORRECT)], minlength=n_classes),
+        np.bincount(coded.pred[accepted], minlength=n_classes),
+        coded.class_size,
+        np.count_nonzero(accepted & unknown),  # type: ignore[arg-type]
+        coded.samples.n_unknown,
+    )
+
+
+def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
+    """Counts at every column of ``ranking.table``, in one pass over the ranked samples.
+
+    Accepting one more sample changes TP_i / (TP_i + FP_i) of one class only, so the macro sums are running totals
+    of such changes.
+    """
+    samples, order = coded.samples, ranking.order
+    pred = coded.pred[order]
+    accepted, correct = pred >= 0, ranking.kind == CORRECT
+    unknown = accepted & (ranking.kind == UNKNOWN_KIND)
+    fast = fast_backend(len(order))
+    change = _precision_changes(pred, correct, len(coded.classes)) if fast is None else fast.precision_changes(
+        pred, correct, len(coded.classes)
+    )
+    size = np.maximum(coded.class_size, 1)
+    negative = samples.n_known + samples.n_unknown - coded.class_size
+    n_accepted, n_unknown = ranking.at_thresholds(accepted), ranking.at_thresholds(unknown)
+    return DecisionCounts(
+        n_classes=len(coded.classes),
+        n_known=samples.n_known,
+        n_unknown=samples.n_unknown,
+        correct=ranking.at_thresholds(correct),
+        accepted_known=n_accepted - n_unknown,
+        accepted_unknown=n_unknown,
+        precision_sum=ranking.at_thresholds(change),
+        recall_sum=ranking.at_thresholds(correct / size[pred]),
+        fallout_sum=ranking.at_thresholds((accepted & ~correct) / negative[pred]),
+    )
+
+
+def _precision_changes(pred: Ints, correct: NDArray[np.bool_], n_classes: int) -> Floats:
+    """By how much accepting each sample, in rank order, changes the precision of its predicted class."""
+    small = pred.astype(np.uint16) if n_classes < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
+    by_class = np.argsort(small, kind="stable")
+    size = np.bincount(pred[pred >= 0], minlength=n_classes)
+    by_class = by_class[: size.sum()] if small is not pred else by_class[len(pred) - size.sum() :]
+    start = np.repeat(np.cumsum(size) - size, size)
+    accepted = np.arange(len(by_class)) - start + 1
+    hits = np.cumsum(correct[by_class])
+    hits -= (hits - correct[by_class])[start]
+    precision = hits / accepted
+    previous = np.where(accepted > 1, np.roll(precision, 1), 0.0)
+    change = np.zeros(len(pred))
+    change[by_class] = precision - previous
+    return change
+
+
+# --- formulas on counts ---------------------------------------------------------------------------------
+
+
+def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
+    """Harmonic mean of precision and recall over the known classes."""
+    if average == "macro":
+        precision = np.divide(counts.precision_sum, counts.n_classes)
+        recall = np.divide(counts.recall_sum, counts.n_classes)
+    else:
+        precision = ratio(counts.correct, np.add(counts.accepted_known, counts.accepted_unknown))
+        recall = np.divide(counts.correct, counts.n_known)
+    return ratio(2.0 * precision * recall, precision + recall)
+
+
+def youden_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
+    """TPR_k + TNR_k - 1 over the known classes."""
+    if average == "macro":
+        return np.subtract(counts.recall_sum, counts.fallout_sum) / counts.n_classes
+    accepted = np.add(counts.accepted_known, counts.accepted_unknown)
+    n = np.add(counts.n_known, counts.n_unknown)
+    fallout = (accepted - counts.correct) / (counts.n_classes * n - counts.n_known)
+    return np.asarray(np.divide(counts.correct, counts.n_known) - fallout)
+
+
+def normalized_accuracy_of(counts: DecisionCounts, weight: float = 0.5, aus: AusReading = "precision") -> Floats:
+    """weight * AKS + (1 - weight) * AUS."""
+    n = np.add(counts.n_known, counts.n_unknown)
+    false_positive = np.add(counts.accepted_known, counts.accepted_unknown) - counts.correct
+    false_negative = np.subtract(counts.n_known, counts.correct)
+    aks = 1.0 - (false_positive + false_negative) / (counts.n_classes * n)
+    rejected_unknown = np.subtract(counts.n_unknown, counts.accepted_unknown)
+    if aus == "precision":
+        rejected = rejected_unknown + np.subtract(counts.n_known, counts.accepted_known)
+        unknown_part = ratio(rejected_unknown, rejected)
+    else:
+        unknown_part = ratio(rejected_unknown, counts.n_unknown)
+    return np.asarray(weight * aks + (1.0 - weight) * unknown_part)
+
+
+def unknown_tpr_of(counts: DecisionCounts) -> Floats:
+    """Share of the unknown samples rejected."""
+    return 1.0 - np.divide(counts.accepted_unknown, counts.n_unknown)
+
+
+def unknown_fpr_of(counts: DecisionCounts) -> Floats:
+    """Share of the known samples rejected."""
+    return 1.0 - np.divide(counts.accepted_known, counts.n_known)
+
+
+DECISION_METRICS: Mapping[str, Callable[[DecisionCounts], Floats]] = {
+    "macro_f_score": lambda c: f_score_of(c, "macro"),
+    "micro_f_score": lambda c: f_score_of(c, "micro"),
+    "youden_index": lambda c: youden_of(c, "macro"),
+    "micro_youden_index": lambda c: youden_of(c, "micro"),
+    "normalized_accuracy": normalized_accuracy_of,
+}
+"""Metrics that need a threshold, by name; higher is better for each."""
+
+
+# --- public functions of the triple ---------------------------------------------------------------------
+
+
+def closed_set_accuracy(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike | None = None,
+    *,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Share of the known samples whose predicted class is right, nothing being rejected.
+
+    >>> closed_set_accuracy([0, 1, 1, -1], [0, 1, 0, 0])
+    0.6666666666666666
+    """
+    score = np.zeros(len(np.asarray(y_true))) if open_score is None else open_score
+    samples = read_samples(y_true, y_pred, score, unknown_label=unknown_label, need_unknown=False)
+    return samples.n_correct / samples.n_known
+
+
+class Confusion(NamedTuple):
+    """Counts ``matrix[i, j]`` of samples of class ``labels[i]`` predicted ``labels[j]``; the last is unknown."""
+
+    matrix: Ints
+    labels: tuple[Label, ...]
+
+
+def confusion_matrix(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    threshold: float,
+    classes: Sequence[Label] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> Confusion:
+    """The (C+1)-class confusion matrix when samples with score > ``threshold`` are rejected.
+
+    >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5).matrix.tolist()
+    [[1, 0, 0], [1, 0, 1], [0, 1, 0]]
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    coded = encode(samples, classes)
+    size = len(coded.classes) + 1
+    decided = np.where(samples.score > check_threshold(threshold), -1, coded.pred)
+    cells = (coded.true % size) * size + decided % size  # -1 % size: the last row and column
+    matrix = np.bincount(cells, minlength=size * size).reshape(size, size)
+    return Confusion(matrix, (*coded.classes.tolist(), unknown_label))
+
+
+def check_threshold(threshold: float) -> float:
+    """A threshold is any number but NaN."""
+    value = float(threshold)
+    if np.isnan(value):
+        raise ValueError("threshold is NaN; pass a number (use threshold_sweep or choose_threshold to find one).")
+    return value
+
+
+def open_set_f_score(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    threshold: float,
+    average: Average = "macro",
+    classes: Sequence[Label] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    r"""Open-set F-score: harmonic mean of precision and recall of the known classes at a threshold.
+
+    .. math:: F = 2 \frac{P_k \, TPR_k}{P_k + TPR_k}
+
+    "macro" averages TP/(TP+FP) and TP/(TP+FN) over the classes before taking the harmonic mean (it is not the mean
+    of per-class F-scores); "micro" sums the counts first. Unknown samples matter only as false positives.
+
+    >>> open_set_f_score([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5, average="micro")
+    0.3333333333333333
+    """
+    check.check_choice("average", average, ("macro", "micro"))
+    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label)
+    return float(f_score_of(counts, average))
+
+
+def youden_index(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    threshold: float,
+    average: Average = "macro",
+    classes: Sequence[Label] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    r"""Youden's index of the known classes at a threshold, :math:`J = TPR_k + TNR_k - 1`.
+
+    >>> youden_index([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5)
+    0.08333333333333337
+    """
+    check.check_choice("average", average, ("macro", "micro"))
+    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label)
+    return float(youden_of(counts, average))
+
+
+def normalized_accuracy(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    threshold: float,
+    weight: float = 0.5,
+    aus: AusReading = "precision",
+    classes: Sequence[Label] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    r"""Normalized accuracy at a threshold, :math:`\lambda\,AKS + (1 - \lambda)\,AUS`.
+
+    AKS is the one-against-rest accuracy pooled over the known classes. AUS is printed in the paper as
+    TP/(TP+FP) of the unknown class, a precision (0 when nothing is rejected); ``aus="accuracy"`` reads it as
+    TP/(TP+FN), the accuracy on unknown samples.
+
+    >>> normalized_accuracy([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5)
+    0.25
+    """
+    check.check_fraction("weight", weight)
+    check.check_choice("aus", aus, ("precision", "accuracy"))
+    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label)
+    return float(normalized_accuracy_of(counts, weight, aus))
+
+
+def unknown_tpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    threshold: float,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Share of the unknown samples that are rejected at ``threshold``.
+
+    >>> unknown_tpr([0, -1, -1], [0, 0, 0], [0.1, 0.4, 0.9], threshold=0.5)
+    0.5
+    """
+    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label)
+    return float(unknown_tpr_of(counts))
+
+
+def unknown_fpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    threshold: float,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Share of the known samples that are rejected at ``threshold``.
+
+    >>> unknown_fpr([0, 0, -1], [0, 0, 0], [0.1, 0.7, 0.9], threshold=0.5)
+    0.5
+    """
+    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label)
+    return float(unknown_fpr_of(counts))
+
+
+def _counts(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    threshold: float,
+    classes: Sequence[Label] | None,
+    unknown_label: Label,
+) -> DecisionCounts:
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    return counts_at(encode(samples, classes), check_threshold(threshold))
+
+
+# --- every threshold at once ----------------------------------------------------------------------------
+
+
+class Best(NamedTuple):
+    """The largest value of a metric over all thresholds, and the lowest threshold that reaches it."""
+
+    value: float
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdSweep:
+    """Every decision metric at every distinct threshold (``-inf``: reject all; the last one: accept all)."""
+
+    threshold: Floats
+    unknown_tpr: Floats
+    unknown_fpr: Floats
+    values: Mapping[str, Floats]
+
+    def best(self, name: str) -> Best:
+        """Largest value of metric ``name`` and its threshold."""
+        values = self._metric(name)
+        column = int(np.argmax(values))
+        return Best(float(values[column]), float(self.threshold[column]))
+
+    def curve(self, name: str, against: Literal["threshold", "unknown_tpr"] = "unknown_tpr") -> Curve:
+        """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1)."""
+        check.check_choice("against", against, ("threshold", "unknown_tpr"))
+        values = self._metric(name)
+        if against == "threshold":
+            return Curve(self.threshold, values, self.threshold, "threshold", name)
+        reverse = slice(None, None, -1)
+        return Curve(
+            self.unknown_tpr[reverse], values[reverse], self.threshold[reverse], "unknown rejected (TPR)", name
+        )
+
+    def _metric(self, name: str) -> Floats:
+        return self.values[check.check_choice("metric", name, self.values)]
+
+
+def threshold_sweep(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    weight: float = 0.5,
+    aus: AusReading = "precision",
+    classes: Sequence[Label] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> ThresholdSweep:
+    """F-score, Youden's index and normalized accuracy at every distinct threshold, in O(N log N).
+
+    ``weight`` and ``aus`` are those of ``normalized_accuracy``.
+
+    >>> sweep = threshold_sweep([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.2, 0.4, 0.3])
+    >>> sweep.best("micro_f_score")
+    Best(value=0.8, threshold=0.2)
+    """
+    check.check_fraction("weight", weight)
+    check.check_choice("aus", aus, ("precision", "accuracy"))
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    return sweep_of(rank(samples), encode(samples, classes), weight, aus)
+
+
+def sweep_of(
+    ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision"
+) -> ThresholdSweep:
+    """Sweep over ranked samples."""
+    counts = counts_over_thresholds(ranking, coded)
+    values = {name: formula(counts) for name, formula in DECISION_METRICS.items()}
+    values["normalized_accuracy"] = normalized_accuracy_of(counts, weight, aus)
+    return ThresholdSweep(ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)

@@ -1,0 +1,444 @@
+"""What public open-set codes compute instead, by name, to reproduce a published table and see why it differs.
+
+Nothing here is a recommendation: each function follows one public code, quirks included, but counts in one
+pass where that code loops. Values are fractions; the codes print most of them times 100. ``explain`` sets
+every one of them beside the exact metric. Short names of the sources: *ARPL* is github.com/iCGY96/ARPL,
+*Vaze* is github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* is github.com/wang22ti/OpenAUC (and its
+library twin, github.com/statusrank/XCurve).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import UNKNOWN, Label
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, RankTable, Samples, rank, read_samples
+from openauc.metrics.curve import Floats
+from openauc.metrics.decision import ThresholdSweep, encode, ratio, sweep_of
+from openauc.metrics.ranking import (
+    auroc_of,
+    auroc_score,
+    average_precision,
+    average_precision_of,
+    detection_accuracy,
+    detection_accuracy_of,
+    error_at_tpr_of,
+    fpr_at_tpr_of,
+    openauc_of,
+)
+
+_MASK_MARGIN = 1e-5  # by how much the OpenAUC code lifts misclassified known samples above every unknown one
+_GRID = np.arange(1, 100) * 0.01  # the thresholds of its F-scores, on the scale of the sigmoid
+
+
+# --- ARPL, also used by Vaze ----------------------------------------------------------------------------
+
+
+def arpl_oscr(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    r"""Area under the OSCR curve as ARPL and Vaze draw it, one position out of step.
+
+    With the samples in order of rising :math:`s = -r`, the point of position k counts unknown samples from k
+    on but correct known samples only from k + 1 on. The points, with (0, 0) and (1, 1) added, are joined by
+    trapezoids, of which only those that lose an unknown sample have a width:
+
+    .. math:: \frac{1}{N_k N_u} \sum_{k \text{ unknown}} \frac{CC_k + CC_{k+1}}{2}, \qquad
+              CC_k = \#\{\text{correct known at positions} > k\}
+
+    Without ties this is OpenAUC - A / (2 N_k N_u), A being the number of unknown samples directly followed by
+    a correct known one. Ties fall as numpy's default ``argsort`` leaves them, known samples first in memory:
+    the value then depends on the order of the samples, on the dtype of the scores and even on the processor.
+
+    Below, OpenAUC is 1/2 and one unknown sample (0.9) is followed by a correct known one (0.6): 1/2 - 1/12.
+
+    >>> arpl_oscr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    0.4166666666666667
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    known_first = np.argsort(samples.kind == UNKNOWN_KIND, kind="stable")
+    order = known_first[np.argsort(-samples.score[known_first])]  # unstable on purpose: it decides the ties
+    correct = samples.kind[order] == CORRECT
+    after = samples.n_correct - np.cumsum(correct)  # CC_k
+    after_next = np.append(after[1:], 0)
+    twice = np.sum(after + after_next, where=samples.kind[order] == UNKNOWN_KIND)
+    return float(twice / (2.0 * samples.n_known * samples.n_unknown))
+
+
+def arpl_auroc(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """AUROC of ARPL: a tied pair earns nothing, since its sweep removes the known sample first.
+
+    The same number as ``auroc_score(..., ties="strict")``; a constant score gets 0 instead of 1/2.
+
+    >>> arpl_auroc([0, 0, -1], [0, 0, 0], [0.1, 0.5, 0.5])
+    0.5
+    """
+    return auroc_score(y_true, y_pred, open_score, ties="strict", unknown_label=unknown_label)
+
+
+def arpl_tnr_at_tpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    tpr: float = 0.95,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """ARPL's TNR, the share of unknown samples rejected where the share of known accepted is nearest ``tpr``.
+
+    The nearest share may be below ``tpr``. Of the positions that have it the first one is taken, where
+    unknown samples next in the ranking are still accepted; when it is 1, that is the very start, where
+    nothing is rejected:
+
+    >>> arpl_tnr_at_tpr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    0.0
+    """
+    check.check_fraction("tpr", tpr)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    known, unknown = _removal_sweep(samples)
+    nearest = np.argmin(np.abs(known / samples.n_known - tpr))
+    return float(1.0 - unknown[nearest] / samples.n_unknown)
+
+
+def arpl_detection_accuracy(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """ARPL's DTACC, the best (TPR + TNR) / 2 of its sweep; the same number as ``detection_accuracy``.
+
+    The sweep also stops inside groups of equal scores, but removing their known samples first only lowers the
+    value until their unknown samples follow.
+
+    >>> arpl_detection_accuracy([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
+    0.75
+    """
+    return detection_accuracy(y_true, y_pred, open_score, unknown_label=unknown_label)
+
+
+def arpl_auin(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """ARPL's AUIN: trapezoids under precision against recall, known positive, precision 0 at recall 0.
+
+    The artificial precision 1/2 at full recall adds no area. Among equal scores known samples come last.
+
+    Below, the precision at recall 1, 2/3, 2/3, 1/3 and 0 is 3/4, 2/3, 1, 1 and (by decree) 0.
+
+    >>> round(arpl_auin([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]), 12)
+    0.736111111111
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    known, unknown = _removal_sweep(samples)
+    return _trapezoid_precision_recall(known[::-1], (known + unknown)[::-1])
+
+
+def arpl_auout(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """ARPL's AUOUT: trapezoids under precision against recall, unknown positive, precision 0 at recall 0.
+
+    Below, the precision at recall 0, 1/2, 1/2 and 1 is (by decree) 0, then 1, 1/2 and 2/3.
+
+    >>> round(arpl_auout([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]), 12)
+    0.541666666667
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    known, unknown = _removal_sweep(samples)
+    removed_unknown = samples.n_unknown - unknown
+    return _trapezoid_precision_recall(removed_unknown, removed_unknown + samples.n_known - known)
+
+
+def _removal_sweep(samples: Samples) -> tuple[Ints, Ints]:
+    """Known and unknown samples left after removing 0..N of them by falling score, on a tie known first."""
+    unknown = samples.kind == UNKNOWN_KIND
+    order = np.lexsort((unknown, -samples.score))
+    removed_unknown = np.concatenate([[0], np.cumsum(unknown[order])])
+    removed_known = np.arange(len(removed_unknown)) - removed_unknown
+    return samples.n_known - removed_known, samples.n_unknown - removed_unknown
+
+
+def _trapezoid_precision_recall(hits: Ints, alarms: Ints) -> float:
+    # 0 / 0 = 0 is the artificial point at recall 0; the other one, at recall 1, has no width.
+    return float(np.trapezoid(ratio(hits, alarms), hits) / hits[-1])
+
+
+# --- Vaze -----------------------------------------------------------------------------------------------
+
+
+def vaze_error_at_tpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    tpr: float = 0.95,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Error@95%TPR of Vaze and OpenAUC: share of all samples on the wrong side of one threshold.
+
+    The threshold t is the lowest one whose TPR, the share of unknown samples with score >= t, is *nearest* to
+    ``tpr``. The decision is then strict (unknown when score > t), so the samples at t change sides. And since
+    the code overwrites scores by decisions in place, first 1 for unknown and then 0 for every value <= t, it
+    calls every sample known once t >= 1: harmless for the scores it was written for (minus a positive logit,
+    probabilities), wrong for others.
+
+    Below, t = 0.1, at which two known samples (0.6 and 0.2) are called unknown; for scores 10 times as large
+    t = 1, and the three unknown samples are called known.
+
+    >>> vaze_error_at_tpr([0, 1, 1, -1, -1, -1], [0] * 6, [0.1, 0.6, 0.2, 0.5, 0.9, 0.9])
+    0.3333333333333333
+    >>> vaze_error_at_tpr([0, 1, 1, -1, -1, -1], [0] * 6, [1, 6, 2, 5, 9, 9])
+    0.5
+    """
+    check.check_fraction("tpr", tpr)
+    table = rank(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)).table
+    rejected = (table.n_unknown - table.unknown) / table.n_unknown
+    nearest = int(np.argmin(np.abs(rejected - tpr)))  # the first column has the lowest threshold
+    # Column c rejects the scores >= threshold[c + 1]; rejecting those > threshold[c + 1] is column c + 1.
+    decided = table.threshold[nearest + 1 :]
+    column = nearest + 1 if decided.size and decided[0] < 1.0 else -1  # -1: nothing is rejected
+    wrong = table.n_known - table.known[column] + table.unknown[column]
+    return float(wrong / (table.n_known + table.n_unknown))
+
+
+def vaze_aupr(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """AUPR of Vaze and OpenAUC, average precision with unknown positive: the same as ``average_precision``.
+
+    >>> vaze_aupr([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
+    0.8333333333333333
+    """
+    return average_precision(y_true, y_pred, open_score, unknown_label=unknown_label)
+
+
+# --- OpenAUC --------------------------------------------------------------------------------------------
+
+
+def openauc_code_score(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    sigmoid: bool = True,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """OpenAUC as the paper's own code computes it: AUROC after masking, ties half, on a float32 sigmoid.
+
+    Misclassified known samples get the largest unknown score + 1e-5. ``sigmoid=True`` first squashes the
+    scores in float32, as its evaluator does with minus the largest logit: scores above about 17 all become 1,
+    those below about -88.7 all become 0, and neighbours tie long before. ``sigmoid=False`` is the bare
+    metric, off only for scores beyond about 1e11, where adding 1e-5 changes nothing and the masked samples
+    tie with the largest unknown one.
+
+    >>> triple = [0, 0, -1], [0, 0, 0], [18.0, 19.0, 20.0]
+    >>> openauc_code_score(*triple), openauc_code_score(*triple, sigmoid=False)
+    (0.5, 1.0)
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    score = _float32_sigmoid(samples.score) if sigmoid else samples.score.astype(np.float64)
+    mask = score[samples.kind == UNKNOWN_KIND].max() + _MASK_MARGIN
+    masked = np.where(samples.kind == WRONG, mask, score)
+    return float(auroc_of(rank(replace(samples, score=masked)).table))
+
+
+class GridFScores(NamedTuple):
+    """Best F-scores over the grid under the public code's names, and their thresholds on the sigmoid."""
+
+    ma: float
+    mi: float
+    ma_threshold: float
+    mi_threshold: float
+
+
+def openauc_code_f_scores(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    classes: Sequence[Label] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> GridFScores:
+    """F-scores of the paper's own code: the maximum over t = 0.01, ..., 0.99, chosen on the test samples.
+
+    A sample is rejected when the float32 sigmoid of its score is above t, so one with a score below -4.6
+    never is. The names are swapped: ``ma`` pools the counts of the classes (``open_set_f_score`` with
+    ``average="micro"``), ``mi`` averages over the classes (``average="macro"``). ``classes`` lists the known
+    classes, if some occur neither in ``y_true`` nor in ``y_pred``: each counts in the averages of ``mi``. The
+    public ``mi`` stops with an index error when an unknown sample carries a label beyond the known classes;
+    this one does not.
+
+    Below, at t = 0.65, two of the four accepted samples and of the three known ones are right: precision 2/4,
+    recall 2/3.
+
+    >>> openauc_code_f_scores([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    GridFScores(ma=0.5714285714285715, mi=0.6, ma_threshold=0.65, mi_threshold=0.65)
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    squashed = replace(samples, score=_float32_sigmoid(samples.score))
+    sweep = sweep_of(rank(squashed), encode(squashed, classes))
+    column = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
+    pooled, averaged = (sweep.values[name][column] for name in ("micro_f_score", "macro_f_score"))
+    return GridFScores(
+        ma=float(pooled.max()),
+        mi=float(averaged.max()),
+        ma_threshold=float(_GRID[pooled.argmax()]),
+        mi_threshold=float(_GRID[averaged.argmax()]),
+    )
+
+
+def _float32_sigmoid(score: NDArray[Any]) -> Floats:
+    """1 / (1 + exp(-score)) in float32, returned as float64 like the lists the public code passes on."""
+    with np.errstate(over="ignore"):  # exp(-score) = inf is what makes scores below -88.7 exactly 0
+        return np.asarray(1.0 / (1.0 + np.exp(-score.astype(np.float32))), dtype=np.float64)
+
+
+# --- all of them beside the exact metrics ---------------------------------------------------------------
+
+
+class Legacy(NamedTuple):
+    """A public code's metric and the exact one it stands for."""
+
+    function: Callable[..., float]  # of the triple and unknown_label
+    source: str
+    exact: str | None  # its key in an Evaluation, if it has one
+    exact_of: Callable[[RankTable, ThresholdSweep], Floats | float]
+    why: str
+
+
+def _ma(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    return openauc_code_f_scores(y_true, y_pred, open_score, unknown_label=unknown_label).ma
+
+
+def _mi(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    return openauc_code_f_scores(y_true, y_pred, open_score, unknown_label=unknown_label).mi
+
+
+_ARPL = "ARPL, core/evaluation.py: metric_ood"
+_GRID_WHY = "searches 99 thresholds of a float32 sigmoid instead of every distinct score"
+
+LEGACY: Mapping[str, Legacy] = {
+    "arpl_oscr": Legacy(
+        arpl_oscr,
+        "ARPL, core/evaluation.py, and Vaze, test/utils.py: compute_oscr",
+        "openauc",
+        lambda table, _: openauc_of(table),
+        "It counts correct known samples from one position after the unknown ones; ties fall in sort order.",
+    ),
+    "arpl_auroc": Legacy(
+        arpl_auroc,
+        f"{_ARPL}, AUROC",
+        "auroc",
+        lambda table, _: auroc_of(table),
+        "A pair with equal scores earns nothing instead of one half.",
+    ),
+    "arpl_tnr_at_tpr": Legacy(
+        arpl_tnr_at_tpr,
+        f"{_ARPL}, TNR",
+        None,
+        lambda table, _: 1.0 - fpr_at_tpr_of(table, positive="known"),
+        "It takes the first position with the nearest TPR, not the best threshold with at least that TPR.",
+    ),
+    "arpl_detection_accuracy": Legacy(
+        arpl_detection_accuracy,
+        f"{_ARPL}, DTACC",
+        "detection_accuracy",
+        lambda table, _: detection_accuracy_of(table),
+        "It does not differ: stopping inside groups of equal scores never helps.",
+    ),
+    "arpl_auin": Legacy(
+        arpl_auin,
+        f"{_ARPL}, AUIN",
+        "average_precision_known",
+        lambda table, _: average_precision_of(table, "known"),
+        "It joins precisions by straight lines, to 0 at recall 0, and lets known samples lose every tie.",
+    ),
+    "arpl_auout": Legacy(
+        arpl_auout,
+        f"{_ARPL}, AUOUT",
+        "average_precision_unknown",
+        lambda table, _: average_precision_of(table, "unknown"),
+        "It joins precisions by straight lines, to 0 at recall 0, and lets unknown samples lose every tie.",
+    ),
+    "vaze_error_at_tpr": Legacy(
+        vaze_error_at_tpr,
+        "Vaze, test/utils.py, and OpenAUC, utils/test_utils.py: acc_at_95_tpr",
+        "error_at_95tpr",
+        lambda table, _: error_at_tpr_of(table),
+        "It takes the lowest threshold with the nearest TPR, moves the samples at that threshold to the "
+        "other side, and calls every sample known when the threshold is 1 or more.",
+    ),
+    "vaze_aupr": Legacy(
+        vaze_aupr,
+        "Vaze, test/utils.py, and OpenAUC, utils/test_utils.py: compute_aupr",
+        "average_precision_unknown",
+        lambda table, _: average_precision_of(table, "unknown"),
+        "It does not differ.",
+    ),
+    "openauc_code_score": Legacy(
+        openauc_code_score,
+        "OpenAUC, utils/test_utils.py: compute_openauc after EnsembleModel",
+        "openauc",
+        lambda table, _: openauc_of(table),
+        "A float32 sigmoid squashes the scores first and makes distinct ones equal.",
+    ),
+    "openauc_code_ma_f_score": Legacy(
+        _ma,
+        "OpenAUC, utils/test_utils.py: ma_f_score",
+        "micro_f_score",
+        lambda _, sweep: sweep.best("micro_f_score").value,
+        f"Its name says macro but it pools the classes, and it {_GRID_WHY}.",
+    ),
+    "openauc_code_mi_f_score": Legacy(
+        _mi,
+        "OpenAUC, utils/test_utils.py: mi_f_score",
+        "macro_f_score",
+        lambda _, sweep: sweep.best("macro_f_score").value,
+        f"Its name says micro but it averages over the classes, and it {_GRID_WHY}.",
+    ),
+}
+"""Every metric of this module by name."""
+
+
+class LegacyRow(NamedTuple):
+    """One line of ``explain``: ``difference`` is ``value - exact_value``."""
+
+    name: str
+    value: float
+    exact: str | None
+    exact_value: float
+    difference: float
+    why: str
+
+
+def explain(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> list[LegacyRow]:
+    """Every legacy metric beside the exact one, with the reason for the difference.
+
+    The exact F-scores are the best over every distinct score, again chosen on the samples themselves.
+
+    >>> rows = explain([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    >>> row = rows[0]
+    >>> print(f"{row.name} {row.value:.3f}, {row.exact} {row.exact_value:.3f}, {row.difference:+.3f}")
+    arpl_oscr 0.417, openauc 0.500, -0.083
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    ranking = rank(samples)
+    sweep = sweep_of(ranking, encode(samples))
+    rows = []
+    for name, legacy in LEGACY.items():
+        value = legacy.function(y_true, y_pred, open_score, unknown_label=unknown_label)
+        exact_value = float(legacy.exact_of(ranking.table, sweep))
+        rows.append(LegacyRow(name, value, legacy.exact, exact_value, value - exact_value, legacy.why))
+    return rows

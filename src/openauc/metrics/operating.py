@@ -1,0 +1,232 @@
+"""Choosing a rejection threshold on validation data, and using it.
+
+``choose_threshold`` answers "which threshold?"; ``decide`` answers "how do I label a sample unknown?".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import UNKNOWN, Label
+from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, Samples, rank, read_samples
+from openauc.metrics.decision import check_threshold, encode, sweep_of
+
+Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
+TARGETS: tuple[str, ...] = Target.__args__  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What each mistake costs, and how often unknown samples are expected in use."""
+
+    unknown_accepted: float = 1.0
+    known_rejected: float = 1.0
+    known_misclassified: float = 1.0
+    unknown_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        check.check_fraction("unknown_share", self.unknown_share, zero=True)
+        for name in ("unknown_accepted", "known_rejected", "known_misclassified"):
+            if not getattr(self, name) >= 0.0:
+                raise ValueError(f"the cost {name} is {getattr(self, name)!r}; expected a number >= 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatingPoint:
+    """A threshold, why it was chosen, and what it did on the validation samples."""
+
+    threshold: float
+    target: str
+    requested: float | None
+    known_accepted: float
+    known_correct: float
+    unknown_rejected: float | None
+    guarantee: str | None
+    objective: float | None = None
+    costs: Costs | None = field(default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; an infinite threshold becomes the string float() reads."""
+        values = asdict(self)
+        if np.isinf(self.threshold):
+            values["threshold"] = str(self.threshold)
+        return values
+
+
+def choose_threshold(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    target: Target,
+    value: float | None = None,
+    confidence: float | None = None,
+    costs: Costs | Mapping[str, float] | None = None,
+    unknown_label: Label = UNKNOWN,
+) -> OperatingPoint:
+    r"""Choose a threshold on validation samples; reject when score > threshold.
+
+    Parameters
+    ----------
+    target, value :
+        "known_acceptance": accept at least the share ``value`` of future known samples (needs no unknown sample).
+        The threshold is the :math:`\lceil (n+1)\,value \rceil`-th smallest known score: by exchangeability a new
+        known sample is accepted with probability at least ``value``, whatever the distribution, in finite samples
+        (split-conformal). With ``confidence`` it is the order statistic for which the acceptance rate is at least
+        ``value`` with that confidence over the draw of the validation set (a one-sided tolerance limit).
+        "unknown_recall": reject at least the share ``value`` of unknown samples, with the same two guarantees, valid
+        for unknowns *like those in the validation set*; no method can promise it for every unknown.
+        "macro_f_score", "micro_f_score", "youden_index": the threshold with the largest value (no guarantee).
+        "cost": the threshold with the smallest expected ``costs``.
+    confidence : see above; only for the first two targets.
+    costs : ``Costs`` or its fields, only for "cost".
+
+    Examples
+    --------
+    Nineteen known samples suffice to accept 95 % of future ones: the largest score is the threshold.
+
+    >>> choose_threshold([0] * 19, [0] * 19, range(19), target="known_acceptance", value=0.95).threshold
+    18.0
+    """
+    check.check_choice("target", target, TARGETS)
+    guaranteed = target in ("known_acceptance", "unknown_recall")
+    if guaranteed and value is None:
+        raise ValueError(f"target {target!r} needs value=, the share wanted, for example 0.95.")
+    if not guaranteed and (value is not None or confidence is not None):
+        raise ValueError(f"target {target!r} takes neither value nor confidence.")
+    if costs is not None and target != "cost":
+        raise ValueError(f"costs belong to target 'cost', not to {target!r}.")
+    samples = read_samples(
+        y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=target != "known_acceptance"
+    )
+    ranking = rank(samples)
+    if guaranteed:
+        assert value is not None
+        share = check.check_fraction("value", value, one=False)
+        if confidence is not None:
+            check.check_fraction("confidence", confidence, one=False)
+        threshold, guarantee = _guaranteed(samples, target, share, confidence)
+        return _point(ranking, threshold, target=target, requested=share, guarantee=guarantee)
+    if target == "cost":
+        price = costs if isinstance(costs, Costs) else Costs(**(costs or {}))
+        expected = expected_cost(ranking.table, price)
+        column = int(np.argmin(expected))
+        return _point(
+            ranking, ranking.threshold[column], target=target, objective=float(expected[column]), costs=price
+        )
+    best = sweep_of(ranking, encode(samples)).best(target)
+    return _point(ranking, best.threshold, target=target, objective=best.value)
+
+
+def expected_cost(table: RankTable, costs: Costs) -> NDArray[np.float64]:
+    """Expected cost per sample at every threshold of a table."""
+    known = 1.0 - costs.unknown_share
+    rejected = 1.0 - table.known / table.n_known
+    misclassified = (table.known - table.correct) / table.n_known
+    accepted_unknown = table.unknown / table.n_unknown
+    return np.asarray(
+        known * (costs.known_rejected * rejected + costs.known_misclassified * misclassified)
+        + costs.unknown_share * costs.unknown_accepted * accepted_unknown
+    )
+
+
+def _guaranteed(samples: Samples, target: str, share: float, confidence: float | None) -> tuple[float, str]:
+    unknown = samples.kind == UNKNOWN_KIND
+    known_side = target == "known_acceptance"
+    score = np.sort(samples.score[~unknown if known_side else unknown])
+    n = len(score)
+    side, verb = ("known", "accepted") if known_side else ("unknown", "rejected")
+    k = order_statistic(n, share, confidence)
+    if k > n:
+        raise ValueError(
+            f"{n} {side} validation samples are too few to promise that {share:g} of them are {verb}"
+            + (f" with confidence {confidence:g}" if confidence is not None else "")
+            + f"; at least {smallest_sample(share, confidence)} are needed. Use more samples or a smaller share."
+        )
+    if known_side:
+        threshold = float(score[k - 1])
+    else:
+        # Reject from the k-th largest score upwards; the rule is "score > t", so t lies just below it.
+        threshold = float(np.nextafter(np.float64(score[n - k]), -np.inf))
+    promise = (
+        f"a new {side} sample is {verb} with probability at least {share:g} (conformal, marginal)"
+        if confidence is None
+        else f"with confidence {confidence:g} at least {share:g} of {side} samples are {verb} (tolerance limit)"
+    )
+    likeness = "drawn like the validation samples" if known_side else "of the kind in the validation set"
+    return threshold, f"{promise}, for samples {likeness}; n = {n}"
+
+
+def order_statistic(n: int, share: float, confidence: float | None = None) -> int:
+    r"""Smallest k such that the k-th smallest of n scores is not exceeded by the share ``share`` of new ones.
+
+    Marginally: :math:`k = \lceil (n+1)\,share \rceil`. With ``confidence``: the smallest k with
+    :math:`P[\mathrm{Bin}(n, share) \le k - 1] \ge confidence`. ``n + 1`` if n is too small for any k.
+
+    >>> order_statistic(19, 0.95), order_statistic(59, 0.95, confidence=0.95)
+    (19, 59)
+    """
+    if confidence is None:
+        return min(int(np.ceil((n + 1) * share - 1e-9)), n + 1)
+    enough = np.flatnonzero(_binomial_cdf(n, share) >= confidence)  # index k - 1 = 0..n
+    return min(int(enough[0]) + 1, n + 1)
+
+
+def smallest_sample(share: float, confidence: float | None = None) -> int:
+    """Fewest samples for which ``order_statistic`` exists: the largest score must do."""
+    if confidence is None:
+        return int(np.ceil(share / (1.0 - share) - 1e-9))
+    return int(np.ceil(np.log1p(-confidence) / np.log(share) - 1e-9))
+
+
+def _binomial_cdf(n: int, p: float) -> NDArray[np.float64]:
+    count = np.arange(n + 1)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    log_choose = log_factorial[-1] - log_factorial - log_factorial[::-1]
+    return np.cumsum(np.exp(log_choose + count * np.log(p) + (n - count) * np.log1p(-p)))
+
+
+def _point(ranking: Ranking, threshold: float, **fields: Any) -> OperatingPoint:
+    samples, table = ranking.samples, ranking.table
+    column = int(np.searchsorted(table.threshold[1:], threshold, side="right"))
+    return OperatingPoint(
+        threshold=float(threshold),
+        known_accepted=float(table.known[column] / samples.n_known),
+        known_correct=float(table.correct[column] / samples.n_known),
+        unknown_rejected=float(1.0 - table.unknown[column] / samples.n_unknown) if samples.n_unknown else None,
+        **{"requested": None, "guarantee": None, **fields},
+    )
+
+
+def decide(
+    y_pred: ArrayLike, open_score: ArrayLike, *, threshold: float, unknown_label: Label = UNKNOWN
+) -> NDArray[Any]:
+    """Final labels: the predicted class, or ``unknown_label`` where score > ``threshold``.
+
+    >>> decide([3, 1, 2], [0.2, 0.9, 0.5], threshold=0.5).tolist()
+    [3, -1, 2]
+    """
+    labels = check.as_labels("y_pred", y_pred)
+    score = check.as_scores("open_score", open_score)
+    check.check_same_length(y_pred=labels, open_score=score)
+    mark: Any = str(unknown_label) if labels.dtype.kind == "U" else unknown_label
+    return np.where(score > check_threshold(threshold), mark, labels)
+
+
+def unknown_recall_bound(openauc: float, known_rejected: float) -> float:
+    """Prop. 6: at a threshold that rejects the share a of known samples, the unknown TPR is >= 1 - (1 - k) / a.
+
+    ``openauc`` is k. Where the bound is negative it says nothing, and 0 is returned; a = 0 is excluded.
+
+    >>> unknown_recall_bound(0.875, 0.5)
+    0.75
+    """
+    k = check.check_fraction("openauc", openauc, zero=True)
+    a = check.check_fraction("known_rejected", known_rejected)
+    return max(0.0, 1.0 - (1.0 - k) / a)

@@ -1,0 +1,490 @@
+"""Ranking metrics: threshold-free scores, and rates at a threshold the curve itself dictates.
+
+Convention everywhere: unknown is the positive class, a higher ``open_score`` means more unknown, a sample is
+rejected when its score is *above* the threshold. Every formula below is a function of a ``RankTable``; the same
+formula serves the data and, through leading axes, all bootstrap replicates at once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import UNKNOWN, Label
+from openauc.metrics._kernel import (
+    CORRECT,
+    UNKNOWN_KIND,
+    Ints,
+    Ranking,
+    RankTable,
+    Samples,
+    count_pairs,
+    rank,
+    read_samples,
+)
+from openauc.metrics.curve import Curve, Floats, segment_areas
+
+Ties = Literal["half", "strict"]
+Side = Literal["unknown", "known"]
+_ROUNDING = 1e-9  # 0.95 * 20 must count as 19, not as a little more
+
+
+class ScoreDirectionWarning(UserWarning):
+    """AUROC is below one half: the open-set score may point the wrong way."""
+
+
+def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
+    """Warn when unknown samples are ranked below known ones more often than above."""
+    if auroc < 0.5:
+        warnings.warn(
+            f"AUROC is {auroc:.4f}, below 0.5: the score may point the wrong way. Here a higher open_score "
+            "means more unknown; if yours is a confidence (higher = known), pass -open_score, or "
+            "--lower-is-unknown on the command line.",
+            ScoreDirectionWarning,
+            stacklevel=stacklevel,
+        )
+
+
+# --- formulas on counts ---------------------------------------------------------------------------------
+
+
+def _ranked_pairs(below: Ints, unknown: Ints, ties: Ties) -> Floats:
+    """Share of pairs ranked right; ``below`` counts the known samples that take part, accepted so far."""
+    new_unknown = np.diff(unknown, axis=-1).astype(np.int64)  # a product of two counts needs the room
+    less = (new_unknown * below[..., :-1]).sum(axis=-1)
+    equal = (new_unknown * np.diff(below, axis=-1)).sum(axis=-1)
+    return np.asarray(_double_credit(less, equal, ties))
+
+
+def _double_credit(less: Ints | int, equal: Ints | int, ties: Ties) -> Ints | int:
+    """Twice the credit of the pairs: ties earn half, or nothing."""
+    return 2 * less + equal if ties == "half" else 2 * less
+
+
+def openauc_of(table: RankTable, ties: Ties = "half", low: float = 0.0, high: float = 1.0) -> Floats:
+    """(Partial) OpenAUC of a table."""
+    if low == 0.0 and high == 1.0:
+        return _ranked_pairs(table.correct, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
+    ofpr = table.unknown / table.n_unknown[..., None]
+    cotpr = table.correct / table.n_known[..., None]
+    return segment_areas(ofpr, cotpr, low, high, step=ties == "strict").sum(axis=-1) / (high - low)
+
+
+def auroc_of(table: RankTable, ties: Ties = "half") -> Floats:
+    """AUROC of a table."""
+    return _ranked_pairs(table.known, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
+
+
+def accuracy_of(table: RankTable) -> Floats:
+    """Closed-set accuracy of a table."""
+    return table.correct[..., -1] / table.n_known
+
+
+def column_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
+    """Column with the fewest false alarms among those that find at least the share ``tpr`` of the positives."""
+    if positive == "unknown":
+        needed = np.ceil(tpr * table.n_unknown - _ROUNDING)
+        return _columns_up_to(table.unknown, table.n_unknown - needed) - 1
+    needed = np.ceil(tpr * table.n_known - _ROUNDING)
+    return _columns_up_to(table.known, needed - 1)
+
+
+def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
+    """Last column that accepts at most the share ``fpr`` of the unknown samples."""
+    allowed = np.floor(fpr * table.n_unknown + _ROUNDING)
+    return _columns_up_to(table.unknown, allowed) - 1
+
+
+def _columns_up_to(counts: Ints, limit: Floats) -> NDArray[np.intp]:
+    """How many columns hold a count <= limit; counts never fall along a row."""
+    rows = zip(counts.reshape(-1, counts.shape[-1]), np.ravel(limit), strict=True)
+    found = [np.searchsorted(row, most, side="right") for row, most in rows]
+    return np.array(found, dtype=np.intp).reshape(counts.shape[:-1])
+
+
+def _take(counts: Ints, column: NDArray[np.intp]) -> Ints:
+    return np.take_along_axis(counts, column[..., None], axis=-1)[..., 0]
+
+
+def fpr_at_tpr_of(table: RankTable, tpr: float = 0.95, positive: Side = "unknown") -> Floats:
+    """False positive rate at the column of ``column_at_tpr``."""
+    column = column_at_tpr(table, tpr, positive)
+    if positive == "unknown":
+        return 1.0 - _take(table.known, column) / table.n_known
+    return _take(table.unknown, column) / table.n_unknown
+
+
+def error_at_tpr_of(table: RankTable, tpr: float = 0.95) -> Floats:
+    """Share of all samples on the wrong side at the column of ``column_at_tpr``."""
+    column = column_at_tpr(table, tpr)
+    wrong = table.n_known - _take(table.known, column) + _take(table.unknown, column)
+    return wrong / (table.n_known + table.n_unknown)
+
+
+def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
+    """Correct classification rate at the column of ``column_at_fpr``."""
+    return _take(table.correct, column_at_fpr(table, fpr)) / table.n_known
+
+
+def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats:
+    """Sum of precision times the recall gained, threshold by threshold."""
+    if positive == "unknown":
+        hits = table.n_unknown[..., None] - table.unknown[..., :-1]
+        alarms = hits + table.n_known[..., None] - table.known[..., :-1]
+        gained, total = np.diff(table.unknown, axis=-1), table.n_unknown
+    else:
+        hits = table.known[..., 1:]
+        alarms = hits + table.unknown[..., 1:]
+        gained, total = np.diff(table.known, axis=-1), table.n_known
+    # A replicate may leave the outermost scores without any sample: no alarm, and nothing gained.
+    precision = hits / np.maximum(alarms, 1)
+    return np.einsum("...t,...t->...", precision, gained.astype(np.float64)) / total
+
+
+def detection_accuracy_of(table: RankTable) -> Floats:
+    """Largest mean of the two detection rates over the thresholds."""
+    return np.asarray(detection_accuracies(table).max(axis=-1))
+
+
+def detection_accuracies(table: RankTable) -> Floats:
+    """Mean of the share of known accepted and of unknown rejected, per threshold."""
+    accepted = table.known / table.n_known[..., None]
+    rejected = 1.0 - table.unknown / table.n_unknown[..., None]
+    return 0.5 * (accepted + rejected)
+
+
+def detection_accuracy_at(table: RankTable, column: int) -> Floats:
+    """The same at one threshold."""
+    at_threshold = RankTable(
+        table.threshold,
+        table.known[..., [column, -1]],
+        table.correct[..., [column, -1]],
+        table.unknown[..., [column, -1]],
+    )
+    return detection_accuracies(at_threshold)[..., 0]
+
+
+# --- public functions of the triple ---------------------------------------------------------------------
+
+
+def openauc_score(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    ties: Ties = "half",
+    max_ofpr: float | None = None,
+    min_ofpr: float = 0.0,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    r"""Probability that a known sample is classified correctly and ranked below an unknown one.
+
+    .. math:: \mathrm{OpenAUC} = \frac{1}{N_k N_u} \sum_{i,j} 1[y_i = h(x_i)] \, 1[r(x_j) > r(x_i)]
+
+    Parameters
+    ----------
+    y_true : (N,) integers or strings; ``unknown_label`` marks the unknown samples.
+    y_pred : (N,) predicted known class; its value for unknown samples does not matter here.
+    open_score : (N,) r(x), higher = more unknown.
+    ties : credit of a pair with equal scores: "half" makes the value the area under ``oscr_curve``,
+        "strict" is the paper's ``>`` and gives nothing.
+    max_ofpr, min_ofpr : *partial OpenAUC*: only thresholds that accept a share of the unknown samples (OFPR)
+        between the two count; divided by the width of the range, so that 1 stays perfect.
+    unknown_label : the label of unknown samples.
+
+    Undefined, hence an error, without known or without unknown samples.
+
+    Examples
+    --------
+    Two of the three known samples below are correct; of the six pairs, three count.
+
+    >>> openauc_score([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    0.5
+    """
+    check.check_choice("ties", ties, ("half", "strict"))
+    low, high = ofpr_range(min_ofpr, max_ofpr)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    if (low, high) == (0.0, 1.0):
+        value = _pair_score(samples, ties, with_wrong=False)
+    else:
+        value = float(openauc_of(rank(samples).table, ties, low, high))
+    if value < 0.5:  # AUROC >= OpenAUC, so only then can the score be reversed
+        warn_if_reversed(_pair_score(samples, "half", with_wrong=True))
+    return value
+
+
+def ofpr_range(min_ofpr: float, max_ofpr: float | None) -> tuple[float, float]:
+    """Check the range of a partial OpenAUC."""
+    low = check.check_fraction("min_ofpr", min_ofpr, zero=True, one=False)
+    high = 1.0 if max_ofpr is None else check.check_fraction("max_ofpr", max_ofpr)
+    if low >= high:
+        raise ValueError(f"min_ofpr {min_ofpr!r} must be below max_ofpr {max_ofpr!r}.")
+    return low, high
+
+
+def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool) -> float:
+    less, equal = count_pairs(samples, with_wrong=with_wrong)
+    return float(_double_credit(less, equal, ties) / (2.0 * samples.n_known * samples.n_unknown))
+
+
+def auroc_score(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    ties: Ties = "half",
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Probability that an unknown sample is ranked above a known one; ``y_pred`` plays no part.
+
+    >>> auroc_score([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    0.8333333333333334
+    """
+    check.check_choice("ties", ties, ("half", "strict"))
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    value = _pair_score(samples, ties, with_wrong=True)
+    if value < 0.5 and ties == "half":
+        warn_if_reversed(value)
+    return value
+
+
+def _table(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, unknown_label: Label
+) -> RankTable:
+    return rank(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)).table
+
+
+def oscr_curve(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> Curve:
+    """Open-set classification rate: COTPR(t) = P[r <= t, y = h] against OFPR(t) = P[r <= t | unknown].
+
+    Starts at (0, 0), where everything is rejected, ends at (1, closed-set accuracy). Its area is
+    ``openauc_score`` with ties counted half.
+
+    >>> curve = oscr_curve([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    >>> curve.y[-1].item(), curve.area()
+    (0.6666666666666666, 0.5)
+    """
+    return oscr_of(_table(y_true, y_pred, open_score, unknown_label))
+
+
+def oscr_of(table: RankTable) -> Curve:
+    """OSCR curve of a table."""
+    x, y = table.unknown / table.n_unknown, table.correct / table.n_known
+    return Curve(x, y, table.threshold, "unknown accepted (OFPR)", "known correct and accepted (COTPR)")
+
+
+def roc_curve(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> Curve:
+    """Share of unknown samples rejected (TPR) against the share of known samples rejected (FPR).
+
+    From (0, 0), where everything is accepted, to (1, 1), where everything is rejected.
+
+    >>> roc_curve([0, 0, -1], [0, 0, 0], [1.0, 3.0, 2.0]).x.tolist()
+    [0.0, 0.5, 0.5, 1.0]
+    """
+    return roc_of(_table(y_true, y_pred, open_score, unknown_label))
+
+
+def roc_of(table: RankTable) -> Curve:
+    """ROC curve of a table."""
+    x, y = 1.0 - table.known / table.n_known, 1.0 - table.unknown / table.n_unknown
+    return Curve(x[::-1], y[::-1], table.threshold[::-1], "known rejected (FPR)", "unknown rejected (TPR)")
+
+
+def fpr_at_tpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    tpr: float = 0.95,
+    positive: Side = "unknown",
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Smallest false positive rate among the thresholds whose true positive rate is at least ``tpr``.
+
+    ``positive="unknown"``: share of known samples rejected when at least ``tpr`` of the unknown ones are.
+    ``positive="known"``: share of unknown samples accepted when at least ``tpr`` of the known ones are
+    (the reading of much out-of-distribution literature). Not the same metric as ``error_at_tpr``.
+
+    >>> fpr_at_tpr([0, 0, 0, 0, -1, -1], [0] * 6, [1, 2, 3, 4, 2.5, 5], tpr=0.95)
+    0.5
+    """
+    check.check_fraction("tpr", tpr)
+    check.check_choice("positive", positive, ("unknown", "known"))
+    return float(fpr_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label), tpr, positive))
+
+
+def error_at_tpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    tpr: float = 0.95,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Share of *all* samples, known and unknown, on the wrong side where the unknown TPR reaches ``tpr``.
+
+    Depends on the ratio of known to unknown samples. ``legacy.vaze_error_at_tpr`` follows the public codes,
+    which take the nearest rather than the first sufficient TPR.
+
+    >>> error_at_tpr([0, 0, 0, 0, -1, -1], [0] * 6, [1, 2, 3, 4, 2.5, 5], tpr=0.95)
+    0.3333333333333333
+    """
+    check.check_fraction("tpr", tpr)
+    return float(error_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label), tpr))
+
+
+def average_precision(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    positive: Side = "unknown",
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Area under the precision-recall steps of detecting the ``positive`` side (AUPR-out, AUPR-in).
+
+    >>> average_precision([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
+    0.8333333333333333
+    """
+    check.check_choice("positive", positive, ("unknown", "known"))
+    return float(average_precision_of(_table(y_true, y_pred, open_score, unknown_label), positive))
+
+
+def detection_accuracy(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """Best mean of the share of known samples accepted and of unknown samples rejected.
+
+    >>> detection_accuracy([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
+    0.75
+    """
+    return float(detection_accuracy_of(_table(y_true, y_pred, open_score, unknown_label)))
+
+
+def ccr_at_fpr(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    fpr: float = 0.1,
+    unknown_label: Label = UNKNOWN,
+) -> float:
+    """Correct classification rate at the last threshold that accepts at most ``fpr`` of the unknown samples.
+
+    A point on the OSCR curve that one can deploy: no interpolation between thresholds.
+
+    >>> ccr_at_fpr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9], fpr=0.5)
+    0.6666666666666666
+    """
+    check.check_fraction("fpr", fpr, zero=True)
+    return float(ccr_at_fpr_of(_table(y_true, y_pred, open_score, unknown_label), fpr))
+
+
+def acc_times_auc_of(table: RankTable) -> Floats:
+    """Acc * AUC of a table."""
+    return accuracy_of(table) * auroc_of(table)
+
+
+def acc_plus_auc_of(table: RankTable) -> Floats:
+    """Acc + AUC of a table."""
+    return accuracy_of(table) + auroc_of(table)
+
+
+def acc_times_auc(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """Closed-set accuracy times AUROC: an aggregate that Prop. 3 shows to be blind to their coupling.
+
+    >>> acc_times_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    0.5555555555555556
+    """
+    return float(acc_times_auc_of(_table(y_true, y_pred, open_score, unknown_label)))
+
+
+def acc_plus_auc(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    r"""Closed-set accuracy plus AUROC, in [0, 2].
+
+    The paper's pointwise sum :math:`E[1[y = h] + 1[r_u > r_k]]` is the same number, since the expectation of a
+    sum is the sum of the expectations; ``pointwise_sum`` is its name here.
+
+    >>> acc_plus_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
+    1.5
+    """
+    return float(acc_plus_auc_of(_table(y_true, y_pred, open_score, unknown_label)))
+
+
+pointwise_sum = acc_plus_auc
+
+
+# --- placements: the two-sample U-statistic, sample by sample ----------------------------------------------
+
+
+class Placements(NamedTuple):
+    """Contribution of every known and of every unknown sample to a pairwise metric.
+
+    The mean of ``known`` is the metric (up to the linearisation of a partial range), and its variance is
+    var(known) / N_k + var(unknown) / N_u. Both are in the order of the samples, so that two models on the same
+    samples can be compared pair by pair.
+    """
+
+    known: Floats
+    unknown: Floats
+
+
+def openauc_placements(
+    ranking: Ranking, ties: Ties = "half", low: float = 0.0, high: float = 1.0, *, with_wrong: bool = False
+) -> Placements:
+    r"""Placements of (partial) OpenAUC, or of AUROC ``with_wrong``.
+
+    Since OFPR is the distribution function F of unknown scores and COTPR that (G) of correct known ones,
+
+    .. math:: \frac{1}{b - a} \int_a^b G(F^{-1}(x)) dx = \frac{1}{b - a} E_k[c \, (b - \mathrm{clip}(F(r_k), a, b))],
+
+    whose influence functions are the integrand for a known sample and clip(G(r_u), G_a, G_b) for an unknown one
+    (Dodd and Pepe 2003); a = 0, b = 1 gives DeLong's components.
+    """
+    table, column = ranking.table, ranking.group
+    below = table.known if with_wrong else table.correct
+    credit = 0.5 if ties == "half" else 1.0  # share of its own tie group that a known sample counts as below it
+    ofpr = (table.unknown[:-1] + credit * np.diff(table.unknown)) / table.n_unknown
+    cotpr = (below[:-1] + (1.0 - credit) * np.diff(below)) / table.n_known
+    curve = Curve(table.unknown / table.n_unknown, below / table.n_known, table.threshold)
+    bottom, top = (0.0, 1.0) if (low, high) == (0.0, 1.0) else curve.at([low, high])
+    per_known = (high - np.clip(ofpr, low, high)) / (high - low)
+    per_unknown = (np.clip(cotpr, bottom, top) - bottom) / (high - low)
+
+    value = np.empty(len(column))
+    counted = 1.0 if with_wrong else ranking.kind == CORRECT
+    unknown = ranking.kind == UNKNOWN_KIND
+    value[ranking.order] = np.where(unknown, per_unknown[column - 1], per_known[column - 1] * counted)
+    is_unknown = ranking.samples.kind == UNKNOWN_KIND
+    return Placements(value[~is_unknown], value[is_unknown])
+
+
+def accuracy_placements(ranking: Ranking) -> Placements:
+    """Placements of the closed-set accuracy: unknown samples do not matter."""
+    kind = ranking.samples.kind
+    return Placements((kind[kind != UNKNOWN_KIND] == CORRECT).astype(np.float64), np.zeros(ranking.samples.n_unknown))
+
+
+def acc_plus_auc_placements(ranking: Ranking) -> Placements:
+    """Placements of a sum: the sum of the placements."""
+    accuracy, auroc = accuracy_placements(ranking), openauc_placements(ranking, with_wrong=True)
+    return Placements(accuracy.known + auroc.known, accuracy.unknown + auroc.unknown)
+
+
+def acc_times_auc_placements(ranking: Ranking) -> Placements:
+    """Placements of a product, to first order (delta method)."""
+    accuracy, auroc = accuracy_placements(ranking), openauc_placements(ranking, with_wrong=True)
+    acc, auc = accuracy.known.mean(), auroc.known.mean()
+    return Placements(auc * accuracy.known + acc * auroc.known, acc * auroc.unknown)

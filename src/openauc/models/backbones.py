@@ -1,0 +1,284 @@
+"""Backbones by name, other libraries' included, and published weights for them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from openauc.models.base import Backbone
+from openauc.models.resnet import ResNet50
+from openauc.models.vgg32 import VGG32, VGG32ABN
+
+
+class EncoderBackbone(Backbone):
+    """Another library's network as a backbone, cut where its feature map is complete (``"map"``).
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        The library's network; its key names follow after ``encoder.``.
+    image_size : int
+        Side of the images to come. One image of zeros measures ``feature_dim`` and shows whether they fit.
+    """
+
+    cut_points = ("input", "map", "features")
+
+    def __init__(self, encoder: nn.Module, image_size: int) -> None:
+        super().__init__()
+        self.encoder = encoder.float()
+        self.eval()
+        try:
+            with torch.no_grad():
+                features = self(torch.zeros(1, 3, image_size, image_size))
+        except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{type(encoder).__name__} makes no feature map of 3 x {image_size} x {image_size} images "
+                f"({error}); pass another image_size, or choose an image encoder."
+            ) from error
+        self.feature_dim = features.shape[1]
+        self.train()
+
+
+class TransformersBackbone(EncoderBackbone):
+    """A `transformers` image encoder; its features are its last feature map averaged over positions."""
+
+    def stage(self, name: str, hidden: Tensor) -> Tensor:
+        """Run the encoder up to its map, (B, C, H, W) or (B, tokens, C), or average that map."""
+        if name == "features":
+            return hidden.mean(dim=(2, 3)) if hidden.ndim == 4 else hidden.mean(dim=1)
+        # Vision transformers refuse images of another size than they were trained on unless told otherwise.
+        accepted = inspect.signature(self.encoder.forward).parameters
+        options = {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in accepted else {}
+        outputs = self.encoder(pixel_values=hidden, **options)
+        last: Tensor = outputs.feature_maps[-1] if "feature_maps" in outputs else outputs.last_hidden_state
+        return last
+
+
+class TimmBackbone(EncoderBackbone):
+    """A `timm` network; its features are what it would hand to its own classifier."""
+
+    def stage(self, name: str, hidden: Tensor) -> Tensor:
+        """Run the network up to its map, or pool that map in the network's own way."""
+        encoder: Any = self.encoder
+        if name == "features":
+            features: Tensor = encoder.forward_head(hidden, pre_logits=True)
+            return features
+        feature_map: Tensor = encoder.forward_features(hidden)
+        return feature_map
+
+
+def from_transformers(name: str, image_size: int) -> TransformersBackbone:
+    """Load a pretrained encoder from the Hub or a folder, as AutoBackbone if it is one, else as AutoModel."""
+    try:
+        from transformers import AutoConfig, AutoModel
+        from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING
+    except ImportError as error:
+        raise ImportError(f"backbone 'hf:{name}' needs `pip install transformers`.") from error
+    try:
+        config = AutoConfig.from_pretrained(name)
+        # AutoBackbone.from_pretrained itself asks the Hub even for a folder; the class behind it does not.
+        encoder_class: Any = MODEL_FOR_BACKBONE_MAPPING.get(type(config), AutoModel)
+        encoder = encoder_class.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"backbone 'hf:{name}' cannot be loaded ({error}); pass the Hub name of an image model, or a "
+            "folder written by its save_pretrained()."
+        ) from error
+    return TransformersBackbone(encoder, image_size)
+
+
+def from_timm(name: str, image_size: int) -> TimmBackbone:
+    """Load a pretrained timm network without its classifier."""
+    try:
+        import timm
+    except ImportError as error:
+        raise ImportError(f"backbone 'timm:{name}' needs `pip install timm`.") from error
+    return TimmBackbone(timm.create_model(name, pretrained=True, num_classes=0), image_size)
+
+
+ARCHITECTURES: dict[str, type[VGG32] | type[ResNet50]] = {
+    "vgg32": VGG32,
+    "vgg32_abn": VGG32ABN,
+    "resnet50": ResNet50,
+}
+LIBRARIES: dict[str, Callable[[str, int], Backbone]] = {"hf": from_transformers, "timm": from_timm}
+BACKBONES = (*ARCHITECTURES, *(f"{library}:NAME" for library in LIBRARIES))
+
+
+def make_backbone(
+    name: str,
+    *,
+    width: int | None = None,
+    image_size: int = 32,
+    generator: torch.Generator | None = None,
+) -> Backbone:
+    """Build the backbone called `name`, one of `BACKBONES`.
+
+    Parameters
+    ----------
+    name : str
+        One of our architectures, freshly initialised, or ``hf:NAME`` / ``timm:NAME``, pretrained.
+    width : int, optional
+        Channels of the first layer; as published if left out. Pretrained networks have theirs already.
+    image_size : int
+        Side of the images to come. Our architectures take any; a pretrained network is tried on it.
+    generator : torch.Generator, optional
+        Source of the initial weights; PyTorch's default generator if left out.
+
+    Examples
+    --------
+    >>> make_backbone("vgg32", width=16).feature_dim
+    32
+    """
+    library, _, model = name.partition(":")
+    if library in LIBRARIES and model:
+        if width is not None:
+            raise ValueError(
+                f"width is {width}, but {name!r} is pretrained and has its own; leave width out."
+            )
+        return LIBRARIES[library](model, image_size)
+    if name not in ARCHITECTURES:
+        near = get_close_matches(name, BACKBONES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"no backbone named {name!r}; {hint}Known are {', '.join(BACKBONES)}.")
+    architecture = ARCHITECTURES[name]
+    if width is None:
+        return architecture(generator=generator)
+    return architecture(width=width, generator=generator)
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What became of the tensors of a weights file.
+
+    ``ignored`` has the file's own names of tensors without a place in the module (the unused ``bn10``, MoCo's
+    second encoder and queue, a head given to a bare backbone); the other fields have the module's names.
+    """
+
+    loaded: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    mismatched: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: bool = False) -> LoadReport:
+    """Load published or own weights into a backbone or a method, or change nothing and raise.
+
+    The file is a ``.safetensors``, or a ``.pth``, ``.pt``, ``.bin`` or ``.tar`` that `torch.load` reads with
+    ``weights_only``. A ``state_dict`` entry is unwrapped; the prefixes ``module.``, ``backbone.`` and MoCo's
+    ``encoder_q.`` are understood. In a method (a module with ``.backbone`` and ``.head``) the published
+    ``fc`` becomes the head.
+
+    Parameters
+    ----------
+    module : nn.Module
+        What to fill. A bare backbone leaves the file's head aside.
+    path : str or Path
+        The file.
+    allow_missing_head : bool
+        Whether a method may keep what it has outside its backbone (head, points, ...) where the file has
+        nothing that fits, as with encoders pretrained on another task.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a tensor is missing, left over or of another shape.
+    """
+    path = Path(path)
+    own = module.state_dict()
+    has_head = all(isinstance(getattr(module, part, None), nn.Module) for part in ("backbone", "head"))
+    tensors = _read_tensors(path)
+    targets = _targets(tensors, own, has_head=has_head)
+    placed = {target: tensors[key] for key, target in targets.items()}
+
+    fitting = {key: tensor for key, tensor in placed.items() if key in own and tensor.shape == own[key].shape}
+    report = LoadReport(
+        loaded=tuple(fitting),
+        # Files older than the batch counter are complete without it.
+        missing=tuple(key for key in own if key not in placed and not key.endswith("num_batches_tracked")),
+        unexpected=tuple(key for key in placed if key not in own),
+        mismatched=tuple(key for key in placed if key in own and key not in fitting),
+        ignored=tuple(key for key in tensors if key not in targets),
+    )
+
+    def blamed(key: str) -> bool:
+        in_head = key.startswith("head.") or (key in own and not key.startswith("backbone."))
+        return not (allow_missing_head and has_head and in_head)
+
+    shapes = {
+        key: f"{key} {tuple(placed[key].shape)} for {tuple(own[key].shape)}" for key in report.mismatched
+    }
+    complaints = [
+        *_complaint("missing", list(filter(blamed, report.missing))),
+        *_complaint("unexpected", list(filter(blamed, report.unexpected))),
+        *_complaint("of another shape", [shapes[key] for key in report.mismatched if blamed(key)]),
+    ]
+    if complaints:
+        raise ValueError(
+            f"{path.name} does not fit {type(module).__name__}: {'; '.join(complaints)}. Check backbone, "
+            "width and number of classes; allow_missing_head=True forgives a method all outside its backbone."
+        )
+    module.load_state_dict(fitting, strict=False)
+    return report
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ValueError(f"there is no weights file {path}; check the path.")
+    if path.suffix not in (".safetensors", ".pth", ".pt", ".bin", ".tar"):
+        raise ValueError(f"{path.name} is no weights file; pass a .safetensors, .pth, .pt, .bin or .tar one.")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # each format has errors of its own; they all mean the same to the caller
+        raise ValueError(
+            f"{path.name} cannot be read as tensors ({type(error).__name__}); pass a file of nothing but "
+            "tensors by name, best as .safetensors."
+        ) from error
+    if isinstance(content, dict):
+        content = content.get("state_dict", content)
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise ValueError(
+            f"{path.name} holds something else than tensors by name; save the model's state_dict() alone or "
+            "under the key 'state_dict'."
+        )
+    return content
+
+
+def _targets(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], *, has_head: bool) -> dict[str, str]:
+    """Map the file's names to the module's; names without a place in the module are left out."""
+    names = {key: key.removeprefix("module.") for key in tensors}
+    for container in ("encoder_q.", "backbone."):
+        inside = {key: name for key, name in names.items() if name.startswith(container)}
+        # Beside the wanted network a MoCo file holds a second one, a method's file its head.
+        if inside and not any(key.startswith(container) for key in own):
+            names = {key: name.removeprefix(container) for key, name in inside.items()}
+    found = {key: _target(name, own, has_head=has_head) for key, name in names.items()}
+    return {key: target for key, target in found.items() if target is not None}
+
+
+def _target(name: str, own: Mapping[str, Tensor], *, has_head: bool) -> str | None:
+    if name in own:
+        return name
+    if f"backbone.{name}" in own:
+        return f"backbone.{name}"
+    if name.startswith("bn10.") or (name.startswith(("fc.", "head.")) and not has_head):
+        return None
+    if name.startswith("fc."):
+        return f"head.{name.removeprefix('fc.')}"
+    return name
+
+
+def _complaint(kind: str, keys: list[str]) -> list[str]:
+    shown = ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")
+    return [f"{len(keys)} {kind} ({shown})"] if keys else []

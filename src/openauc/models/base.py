@@ -1,0 +1,162 @@
+"""What every backbone offers: features, cut points, a fitting head, and control over its BatchNorms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class Backbone(nn.Module):
+    r"""A feature extractor that can be cut in two, :math:`f = f_{post} \circ f_{pre}`.
+
+    A subclass names its ``cut_points`` in order, from ``"input"`` to ``"features"``, sets ``feature_dim`` and
+    writes :meth:`stage`, the way from one cut point to the next; everything else follows from these three.
+
+    Attributes
+    ----------
+    feature_dim : int
+        D, the length of one feature vector.
+    cut_points : tuple of str
+        Where mixup may happen, in the order of computation.
+    """
+
+    feature_dim: int
+    cut_points: tuple[str, ...]
+
+    def stage(self, name: str, hidden: Tensor) -> Tensor:
+        """Compute the cut point `name` from the value at the cut point before it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define stage()")
+
+    def pre(self, x: Tensor, cut: str) -> Tensor:
+        """Return the hidden value at `cut`, which is `x` itself for ``"input"``.
+
+        Parameters
+        ----------
+        x : Tensor, shape (B, 3, H, W)
+            Images.
+        cut : str
+            One of ``cut_points``.
+        """
+        for name in self.cut_points[1 : self._position(cut) + 1]:
+            x = self.stage(name, x)
+        return x
+
+    def post(self, hidden: Tensor, cut: str) -> Tensor:
+        """Return the features, shape (B, D), of a hidden value at `cut`; the identity for ``"features"``."""
+        for name in self.cut_points[self._position(cut) + 1 :]:
+            hidden = self.stage(name, hidden)
+        return hidden
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features, shape (B, D), of images, shape (B, 3, H, W)."""
+        return self.post(x, "input")
+
+    def make_head(self, num_classes: int, *, generator: torch.Generator | None = None) -> nn.Linear:
+        r"""Return a new linear head, drawn from PyTorch's default :math:`U(-1/\sqrt D, 1/\sqrt D)`.
+
+        Parameters
+        ----------
+        num_classes : int
+            Number of known classes.
+        generator : torch.Generator, optional
+            Source of the weights; PyTorch's default generator if left out.
+        """
+        head = nn.Linear(self.feature_dim, num_classes)
+        draw_default_linear(head, generator)
+        return head
+
+    def _position(self, cut: str) -> int:
+        if cut not in self.cut_points:
+            raise ValueError(
+                f"{type(self).__name__} has no cut point {cut!r}; choose one of {', '.join(self.cut_points)}."
+            )
+        return self.cut_points.index(cut)
+
+
+class BranchedBatchNorm2d(nn.Module):
+    """Two independent BatchNorms of which :func:`branch` selects the one a whole batch goes through."""
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.bns = nn.ModuleList(nn.BatchNorm2d(num_features) for _ in range(2))
+        self.branch = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        normalised: Tensor = self.bns[self.branch](x)
+        return normalised
+
+
+@contextmanager
+def clean_statistics(module: nn.Module) -> Iterator[None]:
+    """Keep every running statistic of `module` as it is while the context lasts.
+
+    In training mode BatchNorm still normalises with the statistics of the batch at hand, but updates neither
+    its running mean and variance nor its batch counter, so that mixed features leave no trace in what known
+    data is normalised with at test time. In evaluation mode nothing changes.
+
+    >>> norm = nn.BatchNorm1d(1)
+    >>> with clean_statistics(norm):
+    ...     norm(torch.tensor([[1.0], [3.0]])).mean().item()
+    0.0
+    >>> norm.running_mean.item()
+    0.0
+    """
+    # Without tracking, a training BatchNorm is not even handed its running statistics; an evaluating one is.
+    tracking = {
+        layer: layer.track_running_stats for layer in module.modules() if isinstance(layer, _BatchNorm)
+    }
+    for layer in tracking:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer, tracked in tracking.items():
+            layer.track_running_stats = tracked
+
+
+@contextmanager
+def branch(module: nn.Module, index: int) -> Iterator[None]:
+    """Send batches through BatchNorm branch `index` of a two-branch `module` while the context lasts.
+
+    Branch 0, for real images, is what holds outside; branch 1 is for generated ones.
+
+    Raises
+    ------
+    ValueError
+        If `index` is neither 0 nor 1, or is 1 for a module that has no second branch.
+    """
+    if index not in (0, 1):
+        raise ValueError(f"branch index is {index!r}; pass 0 for real or 1 for generated images.")
+    selected = {layer: layer.branch for layer in module.modules() if isinstance(layer, BranchedBatchNorm2d)}
+    if index == 1 and not selected:
+        raise ValueError(
+            f"{type(module).__name__} has no second BatchNorm branch; build it on the backbone 'vgg32_abn'."
+        )
+    for layer in selected:
+        layer.branch = index
+    try:
+        yield
+    finally:
+        for layer, previous in selected.items():
+            layer.branch = previous
+
+
+def draw_default_linear(layer: nn.Linear, generator: torch.Generator | None) -> None:
+    """Redraw a linear layer from PyTorch's own default, U(-1/sqrt(D), 1/sqrt(D)), with a given generator."""
+    bound = layer.in_features**-0.5
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+def draw_convolutional(module: nn.Module, *, std: float, generator: torch.Generator | None) -> None:
+    """Draw (transposed) convolutions from N(0, std^2), BatchNorm weights from N(1, 0.02^2), its bias 0."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+            nn.init.normal_(layer.weight, 0.0, std, generator=generator)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.normal_(layer.weight, 1.0, 0.02, generator=generator)
+            nn.init.zeros_(layer.bias)

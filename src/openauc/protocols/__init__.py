@@ -1,0 +1,20 @@
+"""Data for open-set recognition: sources of images, class splits over them, the arrays that follow."""
+
+from openauc.protocols.base import OpenSetData, Protocol, Sizes, Split
+from openauc.protocols.sources import SOURCES, FolderSource, Images, LazyImages, ParquetSource, Source
+from openauc.protocols.table import PROTOCOLS, get_protocol
+
+__all__ = [
+    "PROTOCOLS",
+    "SOURCES",
+    "FolderSource",
+    "Images",
+    "LazyImages",
+    "OpenSetData",
+    "ParquetSource",
+    "Protocol",
+    "Sizes",
+    "Source",
+    "Split",
+    "get_protocol",
+]

@@ -1,0 +1,459 @@
+"""Open-set protocols: which classes are known, and the arrays that follow from it. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import combinations
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc._validation import UNKNOWN, check_choice, check_fraction
+from openauc.protocols.sources import FolderSource, Images, Source, concatenate, get_source, take
+
+
+class Split(NamedTuple):
+    """Class ids of one open-set problem; a known class's label is its position in `known`.
+
+    `groups` divides `unknown` by name, as CUB's easy, medium and hard; empty where there is one kind only.
+    """
+
+    known: tuple[int, ...]
+    unknown: tuple[int, ...]
+    groups: Mapping[str, tuple[int, ...]] = {}
+
+
+class Sizes(NamedTuple):
+    """Numbers of images: known classes in training, known and unknown classes in the test part."""
+
+    train: int
+    test_known: int
+    test_unknown: int
+
+
+class TrainPart(NamedTuple):
+    """Training images with labels 0..C-1, and the validation slice, where -1 marks a pseudo-unknown."""
+
+    images: Images
+    labels: NDArray[np.int64]
+    validation_images: Images
+    validation_labels: NDArray[np.int64]
+
+
+class TestPart(NamedTuple):
+    """Test images, known ones first, with labels 0..C-1 or -1 and the name of each one's group.
+
+    `balanced_index` holds the positions in the whole test part that balancing kept, None without balancing.
+    """
+
+    images: Images
+    labels: NDArray[np.int64]
+    group: NDArray[np.str_]
+    balanced_index: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSetData:
+    """Arrays of one open-set problem; each part is read when first asked for, and then kept.
+
+    A trained model can thus be tested where only the test part is at hand, and tuning never touches the test
+    part. Images are uint8, shape (N, H, W, 3): one array, or `LazyImages` for sets whose images differ in
+    size. Index them (`images[rows]`) before use and both work.
+
+    Parameters
+    ----------
+    split
+        The class ids in use. With pseudo-unknowns, `unknown` holds the known classes that were held out.
+    image_size
+        Side that a model of this protocol sees; fixed-size images are kept in their native size.
+    official_sizes
+        Sizes of the full official parts, None if not on record; a smaller local mirror has fewer.
+    read_train, read_test, read_class_names
+        What the first use of a part calls.
+    """
+
+    split: Split
+    image_size: int
+    official_sizes: Sizes | None
+    read_train: Callable[[], TrainPart]
+    read_test: Callable[[], TestPart]
+    read_class_names: Callable[[], tuple[str, ...]]
+
+    @property
+    def num_classes(self) -> int:
+        """Number C of known classes."""
+        return len(self.split.known)
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the known classes, in label order."""
+        return self.read_class_names()
+
+    @cached_property
+    def train(self) -> TrainPart:
+        """The training part and its validation slice."""
+        return self.read_train()
+
+    @cached_property
+    def test(self) -> TestPart:
+        """The test part."""
+        return self.read_test()
+
+    @property
+    def train_images(self) -> Images:
+        """Known training images, without the validation slice."""
+        return self.train.images
+
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        """Labels 0..C-1 of the training images."""
+        return self.train.labels
+
+    @property
+    def validation_images(self) -> Images:
+        """Images held out of the training part; empty unless asked for."""
+        return self.train.validation_images
+
+    @property
+    def validation_labels(self) -> NDArray[np.int64]:
+        """Labels 0..C-1 of the validation images, -1 for held-out classes."""
+        return self.train.validation_labels
+
+    @property
+    def test_images(self) -> Images:
+        """Test images, known classes first."""
+        return self.test.images
+
+    @property
+    def test_labels(self) -> NDArray[np.int64]:
+        """Labels 0..C-1 of the test images, -1 for unknown classes."""
+        return self.test.labels
+
+    @property
+    def test_group(self) -> NDArray[np.str_]:
+        """For each test image "known", or its group's name, or "unknown" where the split has no groups."""
+        return self.test.group
+
+    @property
+    def balanced_index(self) -> NDArray[np.int64] | None:
+        """Positions in the whole test part that balancing kept."""
+        return self.test.balanced_index
+
+    def test_rows(self, group: str) -> NDArray[np.int64]:
+        """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
+        check_choice("group", group, self.split.groups)
+        return np.flatnonzero((self.test_labels != UNKNOWN) | (self.test_group == group))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Class splits over a source of known and a source of unknown images.
+
+    Parameters
+    ----------
+    known_source, unknown_source
+        Names in `SOURCES`, or sources. Unknown images come from the test part of `unknown_source` only.
+    splits
+        The open-set problems; class ids are those of the sources.
+    image_size
+        Side that models see, and to which images of varying size are resized on decoding.
+    reference
+        Where the splits come from.
+    sizes
+        Sizes of the full official parts, one per split, or none; a source with more images is refused.
+
+    Examples
+    --------
+    >>> even = Split(known=(8, 6, 4, 2, 0), unknown=(1, 3, 5, 7, 9))
+    >>> protocol = Protocol(
+    ...     known_source="digits", unknown_source="digits", splits=(even,), image_size=8, reference="parity"
+    ... )
+    >>> data = protocol.load(0)
+    >>> data.class_names, data.train_images.shape
+    (('8', '6', '4', '2', '0'), (595, 8, 8, 3))
+    """
+
+    known_source: str | Source
+    unknown_source: str | Source
+    splits: tuple[Split, ...]
+    image_size: int
+    reference: str
+    sizes: tuple[Sizes, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.splits:
+            raise ValueError(
+                "a protocol needs at least one split; pass splits=(Split(known=..., unknown=...),)."
+            )
+        if self.sizes and len(self.sizes) != len(self.splits):
+            raise ValueError(
+                f"there are {len(self.sizes)} sizes for {len(self.splits)} splits; pass one each, or none."
+            )
+        if self.image_size < 1:
+            raise ValueError(f"image_size is {self.image_size}; expected a side in pixels.")
+        same_ids = get_source(self.known_source) == get_source(self.unknown_source)
+        for index, split in enumerate(self.splits):
+            _check_split(f"split {index}", split, same_ids=same_ids)
+
+    @classmethod
+    def from_folder(
+        cls,
+        path: Path | str,
+        *,
+        known: Sequence[str],
+        unknown: Sequence[str],
+        image_size: int = 64,
+        test_share: float = 0.2,
+        seed: int = 0,
+    ) -> Protocol:
+        """Return a protocol of one split over the class folders `path/class_name/*.png` (or `.jpg`).
+
+        `path/train` and `path/test` are the parts where they exist; otherwise `test_share` of each class is
+        drawn as test part with `seed`, so that the seed of `load` never changes the test part.
+        """
+        source = FolderSource(path=Path(path), test_share=test_share, seed=seed)
+        ids = {name: label for label, name in enumerate(source.class_names())}
+        chosen = Split(
+            known=tuple(ids[check_choice("known", name, ids)] for name in known),
+            unknown=tuple(ids[check_choice("unknown", name, ids)] for name in unknown),
+        )
+        return cls(
+            known_source=source,
+            unknown_source=source,
+            splits=(chosen,),
+            image_size=image_size,
+            reference=f"class folders of {path}",
+        )
+
+    def duplicate_splits(self) -> tuple[tuple[int, int], ...]:
+        """Return the pairs of splits with the same set of known classes, hence not independent."""
+        return tuple(
+            (first, second)
+            for first, second in combinations(range(len(self.splits)), 2)
+            if set(self.splits[first].known) == set(self.splits[second].known)
+        )
+
+    def load(
+        self,
+        split: int,
+        *,
+        root: Path | None = None,
+        validation: float = 0.0,
+        balanced: bool = False,
+        pseudo_unknown: int = 0,
+        seed: int = 0,
+    ) -> OpenSetData:
+        """Return the data of one split; nothing is read before it is asked for.
+
+        Parameters
+        ----------
+        split
+            Position in `splits`.
+        root
+            Folder of a local mirror; without it the environment variable `OPENAUC_DATA`, then the Hub.
+        validation
+            Share of each known class's training images to hold out, at least one image.
+        balanced
+            Shrink the larger side of the test part, known or unknown, to the size of the smaller one, without
+            replacement. Pairwise metrics stay unbiased; closed-set accuracy may be measured on fewer images.
+        pseudo_unknown
+            Number of known classes to hold out of training altogether. Their training images join the
+            validation slice as unknowns, to tune options without test data; the test part is then closed.
+        seed
+            Seed of these three draws; each has its own generator, so asking for one does not change another.
+        """
+        chosen, official = self._split(split)
+        check_fraction("validation", validation, zero=True, one=False)
+        if seed < 0:
+            raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
+        held_out: tuple[int, ...] = ()
+        read_test = partial(
+            self._read_test, chosen, official=official, root=root, balanced=balanced, seed=seed
+        )
+        if pseudo_unknown:
+            _check_pseudo_unknown(pseudo_unknown, len(chosen.known), validation)
+            chosen = _hold_out(chosen, pseudo_unknown, _generator(seed, "pseudo_unknown"))
+            held_out = chosen.unknown
+            read_test = partial(_closed_test, pseudo_unknown)
+        return OpenSetData(
+            split=chosen,
+            image_size=self.image_size,
+            official_sizes=official,
+            read_train=partial(
+                self._read_train,
+                chosen,
+                held_out,
+                official=official,
+                root=root,
+                validation=validation,
+                seed=seed,
+            ),
+            read_test=read_test,
+            read_class_names=partial(self._class_names, chosen.known, root=root),
+        )
+
+    def _split(self, index: int) -> tuple[Split, Sizes | None]:
+        if not 0 <= index < len(self.splits):
+            raise ValueError(
+                f"there is no split {index}; this protocol has splits 0 to {len(self.splits) - 1}."
+            )
+        return self.splits[index], self.sizes[index] if self.sizes else None
+
+    def _native_size(self) -> int:
+        """Images of one size stay as they are, for augmentation; others take the model's size."""
+        return get_source(self.known_source).image_size or self.image_size
+
+    def _class_names(self, classes: Sequence[int], *, root: Path | None) -> tuple[str, ...]:
+        names = get_source(self.known_source).class_names(root=root)
+        return tuple(names[label] if label < len(names) else str(label) for label in classes)
+
+    def _read_train(
+        self,
+        split: Split,
+        held_out: tuple[int, ...],
+        *,
+        official: Sizes | None,
+        root: Path | None,
+        validation: float,
+        seed: int,
+    ) -> TrainPart:
+        classes = split.known + held_out
+        images, ids = get_source(self.known_source).read(
+            "train", classes=classes, root=root, image_size=self._native_size()
+        )
+        _check_present("training", classes, ids, official and official.train)
+        labels = _relabel(ids, split.known)
+        in_validation = labels == UNKNOWN
+        if validation:
+            in_validation[_stratified_draw(labels, validation, _generator(seed, "validation"))] = True
+        return TrainPart(
+            take(images, ~in_validation),
+            labels[~in_validation],
+            take(images, in_validation),
+            labels[in_validation],
+        )
+
+    def _read_test(
+        self, split: Split, *, official: Sizes | None, root: Path | None, balanced: bool, seed: int
+    ) -> TestPart:
+        size = self._native_size()
+        known = get_source(self.known_source).read("test", classes=split.known, root=root, image_size=size)
+        unknown = get_source(self.unknown_source).read(
+            "test", classes=split.unknown, root=root, image_size=size
+        )
+        _check_present("known test", split.known, known.labels, official and official.test_known)
+        _check_present("unknown test", split.unknown, unknown.labels, official and official.test_unknown)
+        images = concatenate(known.images, unknown.images)
+        labels = np.concatenate([_relabel(known.labels, split.known), np.full(len(unknown.labels), UNKNOWN)])
+        group = np.concatenate(
+            [np.full(len(known.labels), "known"), _group_names(unknown.labels, split.groups)]
+        )
+        if not balanced:
+            return TestPart(images, labels, group, None)
+        kept = _balanced_draw(labels, _generator(seed, "balanced"))
+        return TestPart(take(images, kept), labels[kept], group[kept], kept)
+
+
+def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
+    for side, classes in (("known", split.known), ("unknown", split.unknown)):
+        if not classes or min(classes) < 0:
+            raise ValueError(
+                f"{where}: {side} is {classes}; expected class ids, at least one, none negative."
+            )
+        if len(set(classes)) < len(classes):
+            raise ValueError(f"{where}: {side} {classes} names a class twice.")
+    both = sorted(set(split.known) & set(split.unknown))
+    # Ids of two sources, such as CIFAR-10 and CIFAR-100, may coincide without meaning the same class.
+    if same_ids and both:
+        raise ValueError(
+            f"{where}: the classes {both} are both known and unknown; a class is one or the other."
+        )
+    grouped = sorted(label for classes in split.groups.values() for label in classes)
+    if split.groups and grouped != sorted(split.unknown):
+        raise ValueError(
+            f"{where}: the groups {list(split.groups)} do not divide the unknown classes among them."
+        )
+
+
+def _check_present(part: str, classes: Sequence[int], ids: NDArray[np.int64], official: int | None) -> None:
+    missing = sorted(set(classes) - set(ids.tolist()))
+    if missing:
+        listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        raise ValueError(
+            f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {listed}); the local "
+            "files are a subset without them, or hold other labels. Get the full set."
+        )
+    if official is not None and len(ids) > official:
+        raise ValueError(
+            f"there are {len(ids)} {part} images, but the official part has {official}; "
+            "a file is there twice, or holds more than the official part."
+        )
+
+
+def _check_pseudo_unknown(pseudo_unknown: int, num_known: int, validation: float) -> None:
+    if not 0 <= pseudo_unknown <= num_known - 2:
+        raise ValueError(
+            f"pseudo_unknown is {pseudo_unknown}; of {num_known} known classes 0 to {max(num_known - 2, 0)} "
+            "can be held out, so that two remain."
+        )
+    if not validation:
+        raise ValueError(
+            "pseudo_unknown needs known validation images to compare with; pass validation as well, say 0.2."
+        )
+
+
+def _closed_test(pseudo_unknown: int) -> TestPart:
+    raise ValueError(
+        f"the test part is closed: with pseudo_unknown={pseudo_unknown} the known classes are not the "
+        "protocol's. Load again without it to test the final model."
+    )
+
+
+def _generator(
+    seed: int, purpose: Literal["validation", "balanced", "pseudo_unknown"]
+) -> np.random.Generator:
+    return np.random.default_rng([seed, *purpose.encode()])
+
+
+def _hold_out(split: Split, count: int, rng: np.random.Generator) -> Split:
+    drawn = set(rng.choice(len(split.known), count, replace=False).tolist())
+    return Split(
+        known=tuple(label for position, label in enumerate(split.known) if position not in drawn),
+        unknown=tuple(label for position, label in enumerate(split.known) if position in drawn),
+    )
+
+
+def _relabel(ids: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:
+    """Position of each id in `known`, or UNKNOWN."""
+    positions = {label: position for position, label in enumerate(known)}
+    return np.array([positions.get(label, UNKNOWN) for label in ids.tolist()], dtype=np.int64)
+
+
+def _stratified_draw(labels: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of `share` of each known class, rounded, but at least one and never all of them."""
+    drawn = []
+    for label in range(int(labels.max()) + 1):
+        rows = np.flatnonzero(labels == label)
+        if len(rows) < 2:
+            raise ValueError(
+                f"the known class at position {label} has {len(rows)} training image; validation needs two."
+            )
+        count = min(max(1, round(share * len(rows))), len(rows) - 1)
+        drawn.append(rng.choice(rows, count, replace=False))
+    return np.concatenate(drawn)
+
+
+def _balanced_draw(labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Sorted rows with as many known as unknown samples, drawn without replacement."""
+    known, unknown = np.flatnonzero(labels != UNKNOWN), np.flatnonzero(labels == UNKNOWN)
+    size = min(len(known), len(unknown))
+    return np.sort(np.concatenate([rng.choice(side, size, replace=False) for side in (known, unknown)]))
+
+
+def _group_names(ids: NDArray[np.int64], groups: Mapping[str, tuple[int, ...]]) -> NDArray[np.str_]:
+    names = {label: name for name, classes in groups.items() for label in classes}
+    return np.array([names.get(label, "unknown") for label in ids.tolist()], dtype=np.str_)

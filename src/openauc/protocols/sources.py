@@ -1,0 +1,470 @@
+"""Where images come from: Parquet in the Hub's schema, folders of image files, the embedded digits.
+
+A source answers one question, `read(part, classes=...)`: the images and labels of some classes in the
+training or in the test part. Only the wanted rows are decoded, so 20 of 200 classes cost a tenth.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc._validation import check_choice, check_fraction
+
+Part = Literal["train", "test"]
+
+# Below this side, switching between threads costs more than decoding.
+_THREADED_SIDE = 128
+_IMAGE_COLUMNS = ("image", "img")
+_LABEL_COLUMNS = ("label", "fine_label")
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
+_TEST_FOLDERS = ("test", "validation", "valid", "val")
+_SHARD = re.compile(r"-(\d+)-of-(\d+)")
+_DIGITS_SIDE = 8
+
+
+class EncodedImage(NamedTuple):
+    """One compressed image: a cell of a Parquet file or, where `content` is None, a file of its own."""
+
+    file: Path
+    row: int | None = None
+    content: bytes | None = None
+
+    def __str__(self) -> str:
+        return str(self.file) if self.row is None else f"{self.file}, row {self.row}"
+
+    def decode(self, image_size: int) -> NDArray[np.uint8]:
+        """Return RGB pixels, shape (image_size, image_size, 3); another size is resized, aspect not kept.
+
+        Raises
+        ------
+        ValueError
+            When Pillow cannot decode the image; the message names the file and the row.
+        """
+        pillow = _optional_import("PIL.Image")
+        try:
+            with pillow.open(self.file if self.content is None else io.BytesIO(self.content)) as image:
+                rgb = image.convert("RGB")
+        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+            raise ValueError(
+                f"{self} holds no readable image ({error}); fetch the file again or remove the row."
+            ) from error
+        if rgb.size != (image_size, image_size):
+            rgb = rgb.resize((image_size, image_size), pillow.Resampling.BILINEAR)
+        return np.asarray(rgb, dtype=np.uint8)
+
+
+class LazyImages:
+    """Images that stay compressed and are decoded when indexed, for sets too large to hold in memory.
+
+    Parameters
+    ----------
+    encoded
+        N compressed images.
+    image_size
+        Side S that each image is resized to (bilinear, aspect ratio not kept).
+
+    Notes
+    -----
+    Indexing follows numpy: an integer gives (S, S, 3), a slice, an index array or a mask gives (n, S, S, 3),
+    always decoded uint8. Code that only indexes therefore works on arrays and on this class alike.
+    """
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, encoded: Sequence[EncodedImage], image_size: int) -> None:
+        self.encoded = tuple(encoded)
+        self.image_size = image_size
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The shape (N, S, S, 3) of the array that `images[:]` would decode."""
+        return (len(self), self.image_size, self.image_size, 3)
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __getitem__(self, index: int | slice | NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.uint8]:
+        rows = np.arange(len(self))[index]
+        pixels = np.empty((rows.size, *self.shape[1:]), dtype=np.uint8)
+        # Results are written as they come, so that no second copy of the whole is ever held.
+        for slot, image in enumerate(self._decoded(rows.ravel().tolist())):
+            pixels[slot] = image
+        return pixels.reshape(*rows.shape, *self.shape[1:])
+
+    def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> LazyImages:
+        """Return the images at `index`, still compressed."""
+        rows: list[int] = np.arange(len(self))[index].tolist()
+        return LazyImages([self.encoded[row] for row in rows], self.image_size)
+
+    def _decoded(self, rows: list[int]) -> Iterator[NDArray[np.uint8]]:
+        decode = partial(EncodedImage.decode, image_size=self.image_size)
+        images = [self.encoded[row] for row in rows]
+        if self.image_size < _THREADED_SIDE:
+            yield from map(decode, images)
+            return
+        with ThreadPoolExecutor() as pool:
+            yield from pool.map(decode, images)
+
+
+Images = NDArray[np.uint8] | LazyImages
+
+
+def take(images: Images, index: NDArray[np.integer] | NDArray[np.bool_]) -> Images:
+    """Return the images at `index`; compressed ones stay compressed."""
+    return images.take(index) if isinstance(images, LazyImages) else images[index]
+
+
+def concatenate(first: Images, second: Images) -> Images:
+    """Return `first` followed by `second`, of one size; compressed only if both are."""
+    if isinstance(first, LazyImages) and isinstance(second, LazyImages):
+        return LazyImages(first.encoded + second.encoded, first.image_size)
+    return np.concatenate([first[:], second[:]])
+
+
+class Examples(NamedTuple):
+    """Images (N, H, W, 3) with the source's own class ids, shape (N,), in the source's order."""
+
+    images: Images
+    labels: NDArray[np.int64]
+
+
+class Source(Protocol):
+    """What a protocol asks of the place its images come from."""
+
+    @property
+    def image_size(self) -> int | None:
+        """Side of every image, None where images differ in size and are therefore decoded lazily."""
+
+    def class_names(self, *, root: Path | None) -> tuple[str, ...]:
+        """Return the name of each class id."""
+
+    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+        """Return the examples of `classes`, each image of side `image_size`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetSource:
+    """A data set of the Hugging Face Hub: `<split>-*-of-*.parquet` with an image and a label column.
+
+    Files are looked for below `<root>/<name>`, `root` being the argument or the environment variable
+    `OPENAUC_DATA`; what is not there is downloaded into the Hub's own cache.
+
+    Parameters
+    ----------
+    name
+        Name of the folder in a local mirror.
+    hub
+        Id of the data set on the Hub, None if there is no canonical one.
+    image_size
+        Side of every image, None where images differ in size.
+    config
+        Folder of the Hub's repository, for repositories with more than one configuration.
+    train, test
+        Split names that may stand for the two parts; the first one found is used.
+    """
+
+    name: str
+    hub: str | None
+    image_size: int | None
+    config: str = ""
+    train: tuple[str, ...] = ("train",)
+    test: tuple[str, ...] = ("test",)
+
+    def class_names(self, *, root: Path | None) -> tuple[str, ...]:
+        """Return the label names kept in the schema of either part; empty where the file has none.
+
+        Only a file's header is read, and what is at hand is preferred to a download.
+        """
+        folder = self._mirror(root)
+        local = folder and (self._find(folder, "train") or self._find(folder, "test"))
+        file = (local or self._files("train", root))[0]
+        with _open_parquet(file) as parquet:
+            schema = parquet.schema_arrow
+        _, label_column = _columns(schema, file)
+        described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        feature = described.get("info", {}).get("features", {}).get(label_column, {})
+        return tuple(feature.get("names", ()))
+
+    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+        """Return the examples of `classes` in file order; in memory if all images have one size."""
+        rows = [row for file in self._files(part, root) for row in _parquet_rows(file, classes)]
+        images = LazyImages([image for image, _ in rows], image_size)
+        labels = np.array([label for _, label in rows], dtype=np.int64)
+        return Examples(images if self.image_size is None else images[:], labels)
+
+    def _files(self, part: Part, root: Path | None) -> list[Path]:
+        folder = self._mirror(root)
+        files = self._find(folder, part) if folder else []
+        return files or self._download(part, folder)
+
+    def _mirror(self, root: Path | None) -> Path | None:
+        given = root or os.environ.get("OPENAUC_DATA")
+        if not given:
+            return None
+        if not Path(given).is_dir():
+            raise FileNotFoundError(
+                f"the data root {str(given)!r} is not a folder; pass `root`, or set OPENAUC_DATA, to the "
+                f"folder that holds {self.name}/, or leave both out to download from the Hub."
+            )
+        return Path(given) / self.name
+
+    def _split_names(self, part: Part) -> tuple[str, ...]:
+        return self.train if part == "train" else self.test
+
+    def _find(self, folder: Path, part: Part) -> list[Path]:
+        for split in self._split_names(part):
+            found = sorted(folder.rglob(f"{split}-*-of-*.parquet"))
+            if self.config:
+                found = [file for file in found if file.parent in (folder, folder / self.config)]
+            if found:
+                _check_shards(found)
+                return found
+        return []
+
+    def _download(self, part: Part, folder: Path | None) -> list[Path]:
+        if self.hub is None:
+            raise FileNotFoundError(self._how_to_get(part, folder, "there is no canonical copy on the Hub"))
+        hub = _optional_import("huggingface_hub")
+        patterns = [f"{self.config or '*'}/{split}-*-of-*.parquet" for split in self._split_names(part)]
+        try:
+            snapshot = hub.snapshot_download(self.hub, repo_type="dataset", allow_patterns=patterns)
+        except Exception as error:  # the Hub's errors and those of its HTTP client have no base in common
+            summary = f"{type(error).__name__}: {error}".partition("\n")[0]
+            reason = f"{self.hub} could not be downloaded ({summary})"
+            raise FileNotFoundError(self._how_to_get(part, folder, reason)) from error
+        files = self._find(Path(snapshot), part)
+        if not files:
+            raise FileNotFoundError(self._how_to_get(part, folder, f"the Hub's {self.hub} has none"))
+        return files
+
+    def _how_to_get(self, part: Part, folder: Path | None, reason: str) -> str:
+        wanted = " or ".join(f"{split}-*-of-*.parquet" for split in self._split_names(part))
+        looked = f"no {wanted} in {folder}" if folder else "no data root was given (`root` or OPENAUC_DATA)"
+        home = folder or f"<root>/{self.name}"
+        if self.hub is None:
+            remedy = (
+                f"Put such files, with the columns 'image' (struct of bytes and path) and 'label', into "
+                f"{home}, or use Protocol.from_folder on a folder of images"
+            )
+        else:
+            remedy = (
+                f"With network access `hf download {self.hub} --repo-type dataset --local-dir {home}` "
+                "fetches them; offline, copy that folder from elsewhere"
+            )
+        return f"the {part} part of {self.name} is missing: {looked}, and {reason}. {remedy}."
+
+
+def _check_shards(files: list[Path]) -> None:
+    shards = [_SHARD.search(file.name) for file in files]
+    numbers = sorted(int(shard[1]) for shard in shards if shard)
+    totals = sorted({int(shard[2]) for shard in shards if shard})
+    if totals != [len(files)] or numbers != list(range(len(files))):
+        raise ValueError(
+            f"{files[0].parent} holds {', '.join(file.name for file in files)}, which is not one complete "
+            "set of shards; fetch the missing ones, or remove what belongs to another version."
+        )
+
+
+@contextmanager
+def _open_parquet(file: Path) -> Iterator[Any]:
+    """An open `ParquetFile`; whatever cannot be read, now or later, is blamed on the file by name."""
+    parquet = _optional_import("pyarrow.parquet")
+    try:
+        with parquet.ParquetFile(file) as opened:
+            yield opened
+    except (OSError, _optional_import("pyarrow").ArrowException) as error:
+        raise ValueError(
+            f"{file} is not a readable Parquet file ({error}); perhaps a copy was cut short: fetch it again."
+        ) from error
+
+
+def _columns(schema: Any, file: Path) -> tuple[str, str]:
+    """Names of the image and the label column of an Arrow schema."""
+    image = next((name for name in _IMAGE_COLUMNS if name in schema.names), None)
+    label = next((name for name in _LABEL_COLUMNS if name in schema.names), None)
+    if image is None or label is None:
+        raise ValueError(
+            f"{file} has the columns {schema.names}; expected one of {_IMAGE_COLUMNS} for images and one of "
+            f"{_LABEL_COLUMNS} for labels, as on the Hub."
+        )
+    types = _optional_import("pyarrow").types
+    image_type, label_type = schema.field(image).type, schema.field(label).type
+    if (
+        not types.is_struct(image_type)
+        or image_type.get_field_index("bytes") < 0
+        or not types.is_integer(label_type)
+    ):
+        raise ValueError(
+            f"{file}: column {image!r} is {image_type} and {label!r} is {label_type}; expected "
+            "struct<bytes: binary, path: string> and an integer, as on the Hub."
+        )
+    return image, label
+
+
+def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedImage, int]]:
+    """Each row of `classes`, in file order; batches keep images of other classes out of memory."""
+    start = 0
+    with _open_parquet(file) as parquet:
+        image_column, label_column = _columns(parquet.schema_arrow, file)
+        for batch in parquet.iter_batches(batch_size=1024, columns=[image_column, label_column]):
+            labels = batch.column(label_column)
+            if labels.null_count:
+                row = start + labels.is_null().to_pylist().index(True)
+                raise ValueError(f"{file}, row {row} has no label; give it one or remove the row.")
+            contents = batch.column(image_column).field("bytes")
+            for row in np.flatnonzero(np.isin(labels, classes)).tolist():
+                content = contents[row].as_py()
+                if content is None:
+                    raise ValueError(
+                        f"{file}, row {start + row} has no image bytes; remove the row or embed the image."
+                    )
+                yield EncodedImage(file, start + row, content), labels[row].as_py()
+            start += batch.num_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSource:
+    """A folder of images, `path/class_name/*.png` or `.jpg`; a class id is the rank of its folder's name.
+
+    With subfolders `path/train` and `path/test` (or `validation`, `valid`, `val`) these are the two parts.
+    Otherwise `test_share` of each class, at least one image, is drawn as test part with `seed`.
+    """
+
+    path: Path
+    test_share: float = 0.2
+    seed: int = 0
+
+    @property
+    def image_size(self) -> None:
+        """None: files may differ in size."""
+
+    def __post_init__(self) -> None:
+        check_fraction("test_share", self.test_share, one=False)
+        if not self.path.is_dir():
+            raise FileNotFoundError(
+                f"{self.path} is not a folder; expected one with a subfolder of images per class."
+            )
+
+    def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
+        """Return the sorted names of the class folders, those of either part; `root` plays no role."""
+        folders = [child for home in self._homes() for child in home.iterdir() if child.is_dir()]
+        return tuple(sorted({folder.name for folder in folders if not folder.name.startswith(".")}))
+
+    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+        """Return the examples of `classes`, by class id and then file name, decoded lazily."""
+        names = enumerate(self.class_names())
+        files = {label: self._class_files(part, name) for label, name in names if label in classes}
+        encoded = [EncodedImage(file) for found in files.values() for file in found]
+        labels = np.repeat(np.array(list(files), dtype=np.int64), [len(found) for found in files.values()])
+        return Examples(LazyImages(encoded, image_size), labels)
+
+    def _homes(self) -> tuple[Path, ...]:
+        """The folders that hold class folders: (train, test), or the path itself."""
+        train = self.path / "train"
+        if not train.is_dir():
+            return (self.path,)
+        test = next((self.path / name for name in _TEST_FOLDERS if (self.path / name).is_dir()), None)
+        if test is None:
+            raise ValueError(
+                f"{self.path} has a train folder but none named {', '.join(_TEST_FOLDERS)}; add one, or pass "
+                "the train folder itself to have a test part drawn from it."
+            )
+        return (train, test)
+
+    def _class_files(self, part: Part, name: str) -> list[Path]:
+        homes = self._homes()
+        home = homes[-1] if part == "test" else homes[0]
+        files = sorted(file for file in (home / name).glob("*") if file.suffix.lower() in _IMAGE_SUFFIXES)
+        if len(homes) == 2:
+            return files
+        if len(files) < 2:
+            raise ValueError(
+                f"{home / name} holds {len(files)} images (png or jpg); a class needs two, one for each part."
+            )
+        # Keyed by name: a class added later leaves the parts of the others as they were.
+        order = np.random.default_rng([self.seed, *name.encode()]).permutation(len(files))
+        n_test = min(max(1, round(self.test_share * len(files))), len(files) - 1)
+        drawn = order[:n_test] if part == "test" else order[n_test:]
+        return [files[row] for row in sorted(drawn.tolist())]
+
+
+@dataclass(frozen=True)
+class DigitsSource:
+    """The 1,797 UCI digits of 8 x 8 pixels inside this package; needs neither Pillow nor pyarrow.
+
+    The test part is every third image of each class in file order (the third, sixth, ...), 596 images; the
+    others, 1,201, are the training part. Nothing is drawn, so the partition is the same for every seed.
+    """
+
+    @property
+    def image_size(self) -> int:
+        """The side of every image."""
+        return _DIGITS_SIDE
+
+    def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
+        """Return "0" to "9"; `root` plays no role."""
+        return tuple(map(str, range(10)))
+
+    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+        """Return the examples of `classes` in file order."""
+        if image_size != _DIGITS_SIDE:
+            raise ValueError(
+                f"the embedded digits are 8 x 8, not {image_size} x {image_size}; use mnist instead."
+            )
+        with (
+            resources.files("openauc.protocols").joinpath("data/digits.npz").open("rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            grey, labels = arrays["images"], arrays["labels"].astype(np.int64)
+        rank_in_class = np.empty(len(labels), dtype=np.int64)
+        for label in range(10):
+            rank_in_class[labels == label] = np.arange(np.count_nonzero(labels == label))
+        in_part = (rank_in_class % 3 == 2) == (part == "test")
+        rows = np.flatnonzero(in_part & np.isin(labels, classes))
+        return Examples(np.repeat(grey[rows, :, :, np.newaxis], 3, axis=3), labels[rows])
+
+
+def _optional_import(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"reading images needs {module.partition('.')[0]}, which is not installed; "
+            "`pip install 'openauc[train]'` brings it. The protocol 'digits' works without."
+        ) from error
+
+
+SOURCES: dict[str, Source] = {
+    "digits": DigitsSource(),
+    "mnist": ParquetSource(name="mnist", hub="ylecun/mnist", image_size=28),
+    "fashion_mnist": ParquetSource(name="fashion_mnist", hub="zalando-datasets/fashion_mnist", image_size=28),
+    "svhn": ParquetSource(name="svhn", hub="ufldl-stanford/svhn", image_size=32, config="cropped_digits"),
+    "cifar10": ParquetSource(name="cifar10", hub="uoft-cs/cifar10", image_size=32),
+    "cifar100": ParquetSource(name="cifar100", hub="uoft-cs/cifar100", image_size=32),
+    "tiny_imagenet": ParquetSource(
+        name="tiny_imagenet", hub="zh-plus/tiny-imagenet", image_size=64, test=("validation", "valid")
+    ),
+    "cub": ParquetSource(name="cub", hub=None, image_size=None),
+    # The public code trains on FGVC-Aircraft's "trainval".
+    "aircraft": ParquetSource(name="aircraft", hub=None, image_size=None, train=("trainval", "train")),
+}
+
+
+def get_source(source: str | Source) -> Source:
+    """Return the source of that name, or the given source itself."""
+    return SOURCES[check_choice("source", source, SOURCES)] if isinstance(source, str) else source

@@ -1,0 +1,117 @@
+"""The protocols by name. A new one is one more entry."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from openauc._validation import check_choice
+from openauc.protocols.base import Protocol, Sizes, Split
+
+_LEGACY = "five class splits of ARPL (Chen et al., 2021), used by Vaze et al. (2022) and Wang et al. (2022)"
+_FINE_GRAINED = "Semantic Shift Benchmark (Vaze et al., 2022), unknown classes easy, medium or hard"
+
+
+def _entries(file: str) -> list[dict[str, Any]]:
+    text = resources.files("openauc.protocols").joinpath(f"data/{file}.json").read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = json.loads(text)["splits"]
+    return entries
+
+
+def _splits(file: str) -> tuple[Split, ...]:
+    """Splits of `data/<file>.json`, where the unknown classes are a list or, by group, several."""
+    return tuple(_split(entry["known"], entry["unknown"]) for entry in _entries(file))
+
+
+def _split(known: list[int], unknown: list[int] | dict[str, list[int]]) -> Split:
+    if isinstance(unknown, list):
+        return Split(tuple(known), tuple(unknown))
+    groups = {name: tuple(classes) for name, classes in unknown.items()}
+    return Split(tuple(known), tuple(label for classes in groups.values() for label in classes), groups)
+
+
+def _sizes(file: str) -> tuple[Sizes, ...]:
+    return tuple(Sizes(**entry["sizes"]) for entry in _entries(file))
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "digits": Protocol(
+        known_source="digits",
+        unknown_source="digits",
+        splits=_splits("mnist"),
+        image_size=8,
+        reference="embedded 8 x 8 UCI digits (Alpaydin and Kaynak, 1998) with the class splits of MNIST",
+    ),
+    "mnist": Protocol(
+        known_source="mnist",
+        unknown_source="mnist",
+        splits=_splits("mnist"),
+        sizes=_sizes("mnist"),
+        image_size=32,
+        reference=_LEGACY,
+    ),
+    "svhn": Protocol(
+        known_source="svhn",
+        unknown_source="svhn",
+        splits=_splits("svhn"),
+        sizes=_sizes("svhn"),
+        image_size=32,
+        reference=_LEGACY,
+    ),
+    "cifar10": Protocol(
+        known_source="cifar10",
+        unknown_source="cifar10",
+        splits=_splits("cifar10"),
+        sizes=_sizes("cifar10"),
+        image_size=32,
+        reference=_LEGACY,
+    ),
+    "cifar+10": Protocol(
+        known_source="cifar10",
+        unknown_source="cifar100",
+        splits=_splits("cifar_plus_10"),
+        sizes=_sizes("cifar_plus_10"),
+        image_size=32,
+        reference=_LEGACY,
+    ),
+    "cifar+50": Protocol(
+        known_source="cifar10",
+        unknown_source="cifar100",
+        splits=_splits("cifar_plus_50"),
+        sizes=_sizes("cifar_plus_50"),
+        image_size=32,
+        reference=_LEGACY,
+    ),
+    "tinyimagenet": Protocol(
+        known_source="tiny_imagenet",
+        unknown_source="tiny_imagenet",
+        splits=_splits("tinyimagenet"),
+        sizes=_sizes("tinyimagenet"),
+        image_size=64,
+        reference=_LEGACY,
+    ),
+    "cub": Protocol(
+        known_source="cub",
+        unknown_source="cub",
+        splits=_splits("cub"),
+        image_size=448,
+        reference=_FINE_GRAINED,
+    ),
+    "aircraft": Protocol(
+        known_source="aircraft",
+        unknown_source="aircraft",
+        splits=_splits("aircraft"),
+        image_size=448,
+        reference=_FINE_GRAINED,
+    ),
+}
+
+
+def get_protocol(protocol: str | Protocol) -> Protocol:
+    """Return the protocol of that name, or the given protocol itself.
+
+    >>> get_protocol("cifar+10").duplicate_splits()
+    ((1, 2),)
+    """
+    return PROTOCOLS[check_choice("protocol", protocol, PROTOCOLS)] if isinstance(protocol, str) else protocol

@@ -1,0 +1,1 @@
+"""Training: recipes, learning-rate schedules, augmentation. Importing this package needs no torch."""

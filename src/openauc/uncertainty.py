@@ -1,0 +1,399 @@
+"""Intervals for one model, paired comparison of several.
+
+* pairwise metrics (OpenAUC, partial OpenAUC, AUROC): the two-sample U-statistic variance of DeLong, on the logit
+  scale, so that the interval stays inside (0, 1);
+* rates of known samples: Wilson's interval;
+* everything else: the percentile bootstrap, known and unknown samples resampled apart. Samples are sorted once; a
+  replicate only re-weights them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc import _validation as check
+from openauc._validation import UNKNOWN, Label
+from openauc.metrics._kernel import (
+    CORRECT,
+    UNKNOWN_KIND,
+    Ints,
+    Ranking,
+    Resampling,
+    Samples,
+    rank,
+    read_samples,
+    tally,
+    weighted_table,
+)
+from openauc.metrics.curve import Floats
+from openauc.metrics.decision import Coded, DecisionCounts, counts_by_class
+from openauc.metrics.ranking import Placements
+from openauc.metrics.table import METRICS, Metric
+
+Rng = np.random.Generator | int
+Triple = tuple[Any, Any, Any]
+
+
+class Interval(NamedTuple):
+    """A confidence interval; ``low, high = interval``."""
+
+    low: float
+    high: float
+
+
+def seed_of(rng: Rng) -> int:
+    """A seed from a generator (which advances) or an integer."""
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**63))
+    return int(np.random.default_rng(rng).integers(2**63))
+
+
+def normal_quantile(level: float) -> float:
+    """Half-width of a two-sided interval at ``level``, in standard errors."""
+    return NormalDist().inv_cdf(0.5 + 0.5 * check.check_fraction("level", level, one=False))
+
+
+def wilson_interval(successes: float, n: int, level: float = 0.95) -> Interval:
+    """Wilson's score interval of a proportion.
+
+    >>> tuple(round(bound, 4) for bound in wilson_interval(8, 10))
+    (0.4902, 0.9433)
+    """
+    z = normal_quantile(level)
+    share = successes / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    # Rounding must not push the bound of an extreme share past the share itself.
+    return Interval(float(max(0.0, min(centre - half, share))), float(min(1.0, max(centre + half, share))))
+
+
+def placement_variance(placements: Placements) -> float:
+    """Variance of a two-sample U-statistic; NaN with fewer than two samples on a side."""
+    sides = (placements.known, placements.unknown)
+    if min(map(len, sides)) < 2:
+        return float("nan")
+    return float(sum(side.var(ddof=1) / len(side) for side in sides))
+
+
+def u_statistic_interval(
+    value: float, placements: Placements, level: float = 0.95, *, largest: float = 1.0
+) -> Interval:
+    """Logit interval from the placements of a metric between 0 and ``largest``.
+
+    Where the variance says nothing (a perfect or a constant score, one sample on a side), N pairs of distinct samples
+    carry at least the information of N = min(N_k, N_u) independent trials: Wilson's interval of that many.
+    """
+    variance = placement_variance(placements) / largest**2
+    share = value / largest
+    if not variance > 0.0 or not 0.0 < share < 1.0:
+        n = min(len(placements.known), len(placements.unknown))
+        low, high = wilson_interval(share * n, n, level)
+    else:
+        half = normal_quantile(level) * np.sqrt(variance) / (share * (1.0 - share))
+        logit = np.log(share) - np.log1p(-share)
+        low, high = 1.0 / (1.0 + np.exp(-(logit + np.array([-half, half]))))
+    return Interval(float(largest * low), float(largest * high))
+
+
+def percentile_interval(replicates: Floats, level: float = 0.95) -> Interval:
+    """Central share ``level`` of bootstrap replicates."""
+    tail = 0.5 * (1.0 - check.check_fraction("level", level, one=False))
+    low, high = np.quantile(replicates, [tail, 1.0 - tail])
+    return Interval(float(low), float(high))
+
+
+# --- bootstrap of many metrics on one sort --------------------------------------------------------------
+
+Block = Callable[[NDArray[np.uint16]], Floats]
+"""From the weights of some replicates, (R, N), to the value of each metric in each of them, (R, M)."""
+
+
+def bootstrap(ranking: Ranking, blocks: Mapping[tuple[str, ...], Block], n: int, seed: int) -> dict[str, Floats]:
+    """``n`` replicates of the metrics that each block computes, all on the same resamples."""
+    blocks = {names: block for names, block in blocks.items() if names}
+    if not blocks:
+        return {}
+
+    def all_blocks(weights: NDArray[np.uint16]) -> Floats:
+        return np.concatenate([block(weights) for block in blocks.values()], axis=1)
+
+    replicates = Resampling(ranking.kind, n, seed).map(all_blocks)
+    names = [name for group in blocks for name in group]
+    return {name: replicates[:, i] for i, name in enumerate(names)}
+
+
+def table_block(ranking: Ranking, formulas: Mapping[str, Callable[..., Floats]]) -> Block:
+    """Metrics that are formulas on the rank table."""
+
+    def block(weights: NDArray[np.uint16]) -> Floats:
+        table = weighted_table(ranking, weights)
+        return np.stack([formula(table) for formula in formulas.values()], axis=1)
+
+    return block
+
+
+def decision_block(
+    ranking: Ranking,
+    coded: Coded,
+    formulas: Mapping[str, Callable[[DecisionCounts], Floats]],
+    thresholds: Mapping[str, float],
+) -> Block:
+    """Decision metrics, each at its own threshold, held fixed.
+
+    Holding it is right to first order also where the threshold maximises the metric: at a maximum the value does not
+    change with the threshold (envelope theorem).
+    """
+    steps = np.unique([thresholds[name] for name in formulas])
+    n_steps, n_classes = len(steps), len(coded.classes)
+    score, pred, true = (a[ranking.order] for a in (coded.samples.score, coded.pred, coded.true))
+    step = np.searchsorted(steps, score, side="left")  # the first threshold that accepts the sample
+    accepted = (step < n_steps) & (pred >= 0)
+    correct, unknown = ranking.kind == CORRECT, ranking.kind == UNKNOWN_KIND
+    predicted_cell = np.where(accepted, step * n_classes + pred, -1)
+    correct_cell = np.where(correct, predicted_cell, -1)
+    unknown_cell = np.where(accepted & unknown, step, -1)
+    at = {name: int(np.searchsorted(steps, thresholds[name])) for name in formulas}
+
+    def block(weights: NDArray[np.uint16]) -> Floats:
+        def accepted_per_class(cell: Ints) -> Ints:
+            counts = tally(weights, cell, n_steps * n_classes).reshape(-1, n_steps, n_classes)
+            return np.cumsum(counts, axis=1)
+
+        counts = counts_by_class(
+            accepted_per_class(correct_cell),
+            accepted_per_class(predicted_cell),
+            tally(weights, true, n_classes)[:, None, :],
+            np.cumsum(tally(weights, unknown_cell, n_steps), axis=1),
+            coded.samples.n_unknown,
+        )
+        return np.stack([formula(counts)[:, at[name]] for name, formula in formulas.items()], axis=1)
+
+    return block
+
+
+def bootstrap_function(
+    samples: Samples, function: Callable[[Any, Any, Any], float], n_replicates: int, seed: int
+) -> Floats:
+    """Replicates of any function of the triple: resample and call, at the price of a call each."""
+    index = np.arange(len(samples.kind))
+    triple = samples.triple()
+    resampling = Resampling(samples.kind, n_replicates, seed)
+    values = [
+        function(*(a[np.repeat(index, weights)] for a in triple)) for block in resampling for weights in block
+    ]
+    return np.asarray(values, dtype=np.float64)
+
+
+# --- comparing models on the same samples ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Model ``a`` minus model ``b`` in one metric."""
+
+    metric: str
+    a: str
+    b: str
+    value_a: float
+    value_b: float
+    difference: float
+    interval: Interval
+    p_value: float
+    p_holm: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairwise differences, and the level of their intervals; p-values are Holm-corrected within a metric."""
+
+    names: tuple[str, ...]
+    level: float
+    n_known: int
+    n_unknown: int
+    differences: tuple[Difference, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        values = asdict(self)
+        values["names"] = list(self.names)
+        values["differences"] = [{**asdict(d), "interval": list(d.interval)} for d in self.differences]
+        return values
+
+
+def compare(
+    *models: Triple,
+    names: Sequence[str] | None = None,
+    metrics: Sequence[str] | Mapping[str, Metric] = ("openauc", "auroc", "closed_set_accuracy"),
+    baseline: str | None = None,
+    level: float = 0.95,
+    rng: Rng = 0,
+    n_replicates: int = 2000,
+    unknown_label: Label = UNKNOWN,
+) -> Comparison:
+    """Paired differences of two or more models on the same samples, with interval and p-value.
+
+    Pairwise metrics and accuracy use the covariance of their placements (DeLong) and a two-sided z-test. Any other
+    metric uses the paired bootstrap for the interval and, for the p-value, a paired permutation test: under the
+    hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them. Ranks
+    rather than scores are swapped, since two models need not share a scale; so such a metric must depend on the order
+    of the scores only, as all shipped ones do.
+
+    Parameters
+    ----------
+    models : triples such as ``Predictions``, with equal ``y_true`` in equal order.
+    names : one per model; default "A", "B", ...
+    metrics : names in ``METRICS``, or a mapping of metrics of one's own.
+    baseline : compare every model with this one only, instead of all pairs.
+
+    >>> good, bad = ([0, 0, -1, -1], [0, 0, 0, 0], [1, 2, 3, 4]), ([0, 0, -1, -1], [0, 1, 0, 0], [1, 2, 3, 4])
+    >>> compare(good, bad, metrics=["openauc"]).differences[0].difference
+    0.5
+    """
+    if len(models) < 2:
+        raise ValueError(f"compare needs at least two models, got {len(models)}.")
+    labels = tuple(names) if names is not None else tuple(chr(ord("A") + i) for i in range(len(models)))
+    if len(labels) != len(models) or len(set(labels)) != len(labels):
+        raise ValueError(f"names must be {len(models)} different names, one per model, got {list(labels)}.")
+    if baseline is not None:
+        check.check_choice("baseline", baseline, labels)
+    chosen = metrics if isinstance(metrics, Mapping) else {
+        name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics
+    }
+    normal_quantile(level)
+    samples = [read_samples(*model, unknown_label=unknown_label) for model in models]
+    _require_same_samples(samples, labels)
+    rankings = [rank(s) for s in samples]
+    pairs = [
+        (i, j)
+        for i, j in combinations(range(len(models)), 2)
+        if baseline is None or baseline in (labels[i], labels[j])
+    ]
+    seed = seed_of(rng)
+    rows: list[Difference] = []
+    for name, metric in chosen.items():
+        test = _Paired(metric, rankings, level, n_replicates, seed)
+        results = [test.pair(i, j) for i, j in pairs]
+        corrected = holm([p for *_, p in results])
+        for (i, j), (difference, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
+            rows.append(
+                Difference(
+                    metric=name,
+                    a=labels[i],
+                    b=labels[j],
+                    value_a=test.values[i],
+                    value_b=test.values[j],
+                    difference=difference,
+                    interval=interval,
+                    p_value=p,
+                    p_holm=p_holm,
+                    method=test.method,
+                )
+            )
+    return Comparison(labels, level, samples[0].n_known, samples[0].n_unknown, tuple(rows))
+
+
+def _require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> None:
+    first = samples[0].y_true
+    for name, other in zip(names[1:], samples[1:], strict=True):
+        if len(other.y_true) != len(first):
+            raise ValueError(
+                f"{names[0]} has {len(first)} samples but {name} has {len(other.y_true)}; a paired comparison needs "
+                "the same test samples in the same order."
+            )
+        differs = np.flatnonzero(other.y_true.astype(str) != first.astype(str))
+        if len(differs):
+            row = int(differs[0])
+            raise ValueError(
+                f"y_true of {names[0]} and {name} differ in {len(differs)} of {len(first)} samples, first in sample "
+                f"{row} ({first[row].item()!r} against {other.y_true[row].item()!r}); a paired comparison needs the "
+                "same test samples in the same order."
+            )
+
+
+class _Paired:
+    """Paired tests of one metric among ranked models."""
+
+    def __init__(
+        self, metric: Metric, rankings: Sequence[Ranking], level: float, n_replicates: int, seed: int
+    ) -> None:
+        self._metric, self._rankings, self._level = metric, rankings, level
+        self._n_replicates, self._seed = n_replicates, seed
+        self.values = [self._value(ranking) for ranking in rankings]
+        self._placements = [metric.placements(r) for r in rankings] if metric.placements else None
+        self.method = "DeLong" if self._placements else "bootstrap, permutation"
+
+    def _value(self, ranking: Ranking) -> float:
+        if self._metric.of_table is not None:
+            return float(self._metric.of_table(ranking.table))
+        return float(self._metric.function(*ranking.samples.triple()))
+
+    def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
+        """Difference, interval and p-value of models i and j."""
+        difference = self.values[i] - self.values[j]
+        if self._placements is None:
+            return difference, self._bootstrap(i, j), self._permutation(i, j, difference)
+        a, b = self._placements[i], self._placements[j]
+        variance = placement_variance(Placements(a.known - b.known, a.unknown - b.unknown))
+        error = np.sqrt(variance)
+        if error == 0.0:  # the models agree on every sample, or differ by a constant: nothing random is left
+            return difference, Interval(difference, difference), float(difference == 0.0)
+        half = normal_quantile(self._level) * error
+        p = 2.0 * NormalDist().cdf(-abs(difference) / error) if error > 0.0 else float("nan")
+        return difference, Interval(float(difference - half), float(difference + half)), p
+
+    def _bootstrap(self, i: int, j: int) -> Interval:
+        a, b = (
+            bootstrap_function(
+                self._rankings[m].samples, self._metric.function, self._n_replicates, self._seed
+            )
+            for m in (i, j)
+        )
+        return percentile_interval(a - b, self._level)
+
+    def _permutation(self, i: int, j: int, difference: float) -> float:
+        a, b = self._rankings[i], self._rankings[j]
+        y_true, pred_a, _ = a.samples.triple()
+        predictions = np.stack([pred_a, b.samples.triple()[1]])
+        ranks = np.stack([_mid_ranks(a), _mid_ranks(b)])
+        rng = np.random.default_rng(self._seed)
+        column = np.arange(len(y_true))
+        extreme = 0
+        for _ in range(self._n_replicates):
+            swap = rng.integers(0, 2, len(y_true))
+            one, two = (
+                self._metric.function(y_true, predictions[side, column], ranks[side, column])
+                for side in (swap, 1 - swap)
+            )
+            extreme += abs(one - two) >= abs(difference) - 1e-12
+        return (1 + extreme) / (1 + self._n_replicates)
+
+
+def _mid_ranks(ranking: Ranking) -> Floats:
+    """Rank of each sample among all, ties sharing their mean rank."""
+    first = np.concatenate([[0], ranking.last[:-1] + 1])
+    middle = 0.5 * (first + ranking.last)
+    ranks = np.empty(len(ranking.order))
+    ranks[ranking.order] = middle[ranking.group - 1]
+    return ranks
+
+
+def holm(p_values: Iterable[float]) -> list[float]:
+    """Holm's step-down correction.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(list(p_values), dtype=np.float64)
+    order = np.argsort(p)
+    stepped = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(stepped, 1.0)
+    return [float(value) for value in corrected]

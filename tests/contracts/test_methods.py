@@ -1,0 +1,211 @@
+"""Every method in the folder meets one contract; a new file is covered as soon as it is there."""
+
+import copy
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+
+from openauc.methods import load_method, make_method, method_names, method_options
+from openauc.methods.scores import SCORES
+from openauc.models import make_backbone
+from openauc.training.recipe import Recipe
+
+NUM_CLASSES = 6
+SIZE = 16
+SMALL_ADVERSARIES = {"image_size": SIZE, "noise_dim": 8, "generator_width": 8, "discriminator_width": 4}
+
+
+def build(name, *, seed=0, **options):
+    """The method on a narrow network; whatever adversaries it has are narrow too."""
+    accepted = method_options(load_method(name))
+    options = {key: value for key, value in SMALL_ADVERSARIES.items() if key in accepted} | options
+    backbone = make_backbone(
+        "vgg32_abn" if name == "arpl_cs" else "vgg32", width=8, generator=torch.Generator().manual_seed(seed)
+    )
+    return make_method(name, backbone, NUM_CLASSES, rng=np.random.default_rng(seed), method_args=options)
+
+
+def digits(count):
+    """The first images of the embedded digits 0..5, enlarged to 16 x 16 RGB in [0, 1]."""
+    with np.load(str(files("openauc") / "protocols/data/digits.npz"), allow_pickle=False) as stored:
+        known = np.flatnonzero(stored["labels"] < NUM_CLASSES)[:count]
+        images, labels = stored["images"][known], stored["labels"][known]
+    pixels = torch.from_numpy(images).float().div(255)[:, None].expand(-1, 3, -1, -1)
+    return pixels.repeat_interleave(2, 2).repeat_interleave(2, 3), torch.from_numpy(labels).long()
+
+
+def train(method, x, y, *, steps):
+    """Whole epochs, pass by pass, as a loop would run them; returns the loss of each plain step."""
+    torch.manual_seed(0)  # dropout
+    optimizer = method.optimizer(Recipe(optimizer="adam", learning_rate=0.01, weight_decay=0.0))
+    losses = []
+    for step in range(steps):
+        start = step * 32 % len(x)
+        for phase in method.passes:
+            found = method.train_batch(x[start : start + 32], y[start : start + 32], optimizer, phase=phase)
+            assert all(np.isfinite(value) for value in found.values())
+        losses.append(found["loss"])
+    return losses
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Networks this small lose more to waiting for threads than they gain."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=method_names())
+def name(request):
+    return request.param
+
+
+def test_shapes(name):
+    method = build(name).eval()
+    x, y = digits(5)
+    logits = method.logits(x)
+    assert logits.shape == (5, NUM_CLASSES)
+    assert torch.equal(method(x), logits)
+    assert method.open_score(logits).shape == (5,)
+    assert method.loss(x, y).shape == ()
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_any_score_by_name(name, score):
+    logits = torch.randn(4, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(build(name, score=score).open_score(logits), SCORES[score](logits))
+
+
+def test_every_parameter_it_claims_gets_a_finite_gradient(name):
+    method = build(name)
+    x, y = digits(16)
+    claimed = {id(parameter) for parameter in method.trained_parameters()}
+    optimizer = method.optimizer(Recipe())
+    assert {id(p) for group in optimizer.param_groups for p in group["params"]} == claimed
+    reached = set()
+    for phase in method.passes:
+        method.train_batch(x, y, optimizer, phase=phase)
+        for parameter in method.parameters():
+            if parameter.grad is not None and parameter.grad.any():
+                assert parameter.grad.isfinite().all()
+                reached.add(id(parameter))
+    assert reached == claimed
+
+
+def test_the_loss_falls_on_digits(name):
+    x, y = digits(256)
+    method = build(name)
+    losses = train(method, x, y, steps=24)
+    assert np.mean(losses[-6:]) < 0.95 * np.mean(losses[:6])
+    assert method.diagnostics()["known_accuracy"] > 0.5  # chance is 1/6
+
+
+def test_same_seed_same_weights(name):
+    x, y = digits(64)
+    states = []
+    for seed in (0, 0, 1):
+        method = build(name, seed=seed)
+        train(method, x, y, steps=2)
+        states.append(method.state_dict())
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    assert any(not torch.equal(states[0][key], states[2][key]) for key in states[0])
+
+
+def test_state_round_trip(name):
+    x, y = digits(32)
+    method = build(name)
+    train(method, x, y, steps=1)
+    other = build(name, seed=5)
+    other.load_state_dict(method.state_dict())
+    assert torch.equal(other.eval().logits(x), method.eval().logits(x))
+    assert all(isinstance(value, torch.Tensor) for value in method.state_dict().values())
+
+
+def test_published_key_prefixes(name):
+    prefixes = {key.split(".")[0] for key in build(name).state_dict()}
+    assert {"backbone", "head"} <= prefixes
+
+
+def test_unknown_keywords_are_refused(name):
+    with pytest.raises(ValueError, match=r"expected one of .*'score'"):
+        build(name, no_such_option=1)
+    with pytest.raises(TypeError, match="no_such_option"):
+        load_method(name)(make_backbone("vgg32", width=8), 3, rng=np.random.default_rng(0), no_such_option=1)
+
+
+@pytest.mark.parametrize("labels", [[2], [1, 1, 1, 1], [0, 1, 2], [0, 0, 3, 3, 5], [4, 0]])
+def test_odd_single_class_and_one_sample_batches(name, labels):
+    x, _ = digits(len(labels))
+    y = torch.tensor(labels)
+    method = build(name)
+    loss = method.loss(x, y)
+    assert loss.isfinite()
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in method.trained_parameters() if p.grad is not None)
+    optimizer = method.optimizer(Recipe())
+    for phase in method.passes:
+        assert np.isfinite(method.train_batch(x, y, optimizer, phase=phase)["loss"])
+
+
+def test_diagnostics_are_numbers_by_name(name):
+    method = build(name)
+    assert method.diagnostics() == {}
+    method.loss(*digits(16))
+    found = method.diagnostics()
+    assert 0 <= found["known_accuracy"] <= 1
+    assert all(isinstance(value, float) and np.isfinite(value) for value in found.values())
+    json.dumps(found)
+
+
+def test_evaluation_draws_nothing_and_changes_nothing(name):
+    method = build(name).eval()
+    x, _ = digits(8)
+    before, state = copy.deepcopy(method.state_dict()), method.rng.bit_generator.state
+    assert torch.equal(method.logits(x), method.logits(x))
+    assert method.rng.bit_generator.state == state
+    assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
+
+
+def test_bfloat16_autocast(name):
+    method = build(name)
+    x, y = digits(16)
+    optimizer = method.optimizer(Recipe())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for phase in method.passes:
+            assert np.isfinite(method.train_batch(x, y, optimizer, phase=phase)["loss"])
+
+
+def data_parallel_rank(rank, folder):
+    """Two steps of each method on this rank's half of the batch, the wrapper in place of the method."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    x, y = digits(24)
+    for name in method_names():
+        options = {"gather": True} if "gather" in method_options(load_method(name)) else {}
+        method = build(name, **options)
+        wrapped = DistributedDataParallel(method, find_unused_parameters=method.find_unused_parameters)
+        torch.manual_seed(rank)
+        optimizer = method.optimizer(Recipe())
+        for _ in range(2):
+            for phase in method.passes:
+                method.train_batch(x[rank::2], y[rank::2], optimizer, phase=phase, forward=wrapped)
+        sums = {key: p.double().sum().item() for key, p in method.named_parameters()}
+        (folder / f"{name}_{rank}.json").write_text(json.dumps(sums))
+    dist.destroy_process_group()
+
+
+def test_data_parallel_steps_keep_the_processes_together(tmp_path):
+    mp.spawn(data_parallel_rank, args=(tmp_path,), nprocs=2)
+    for name in method_names():
+        first, second = (json.loads((tmp_path / f"{name}_{rank}.json").read_text()) for rank in range(2))
+        start = {key: p.double().sum().item() for key, p in build(name).named_parameters()}
+        assert first == second
+        assert first != start
