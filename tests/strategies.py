@@ -47,13 +47,14 @@ _MOST_CLASSES = 4
 _sample = st.tuples(
     st.integers(UNKNOWN, _MOST_CLASSES - 1), st.integers(UNKNOWN, _MOST_CLASSES - 1), st.integers(0, _POOL - 1)
 )
-_samples = st.lists(_sample, max_size=14)
+_samples = st.lists(_sample, max_size=2) | st.lists(_sample, min_size=5, max_size=14)
 _shape = st.tuples(st.sampled_from(DTYPES), st.integers(1, _MOST_CLASSES), st.sampled_from(PREDICTIONS), _sample)
-_pools = {
-    (dtype, finite): st.lists(scores(dtype, finite=finite), min_size=1, max_size=_POOL)
-    for dtype in DTYPES
-    for finite in (False, True)
-}
+
+
+@cache
+def _pools(dtype: type[np.floating[Any]], finite: bool) -> st.SearchStrategy[list[float]]:
+    score = scores(dtype, finite=finite)
+    return st.lists(score, min_size=3, max_size=_POOL) | st.lists(score, min_size=1, max_size=1)
 
 
 @st.composite
@@ -64,7 +65,7 @@ def triples(draw: st.DrawFn, *, finite: bool = False) -> Triple:
     "unknown" occur often.
     """
     dtype, n_classes, style, (_, pred, index) = draw(_shape)
-    pool = draw(_pools[dtype, finite])
+    pool = draw(_pools(dtype, finite))
     samples = [(UNKNOWN, pred, index), *draw(_samples)]
     if all(true == UNKNOWN for true, _, _ in samples):
         samples.append((pred % n_classes, pred, 0))

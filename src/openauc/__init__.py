@@ -5,6 +5,7 @@ more unknown, and a sample is rejected when its score is above the threshold.
 """
 
 from openauc._validation import UNKNOWN
+from openauc.audit import Audit, audit
 from openauc.evaluation import Evaluation, evaluate
 from openauc.metrics.curve import Curve
 from openauc.metrics.decision import (
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "METRICS",
     "UNKNOWN",
+    "Audit",
     "Comparison",
     "Costs",
     "Curve",
@@ -53,6 +55,7 @@ __all__ = [
     "ScoreDirectionWarning",
     "acc_plus_auc",
     "acc_times_auc",
+    "audit",
     "auroc_score",
     "average_precision",
     "ccr_at_fpr",

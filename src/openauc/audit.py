@@ -500,22 +500,17 @@ def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
     accepted = _measure(_replace(coded, accepting.y_pred, accepting.open_score), accepting.threshold)
     permuted = _measure(_replace(coded, permuting.y_pred, permuting.open_score), at)
     over_thresholds = decision.sweep_of(rank(coded.samples), coded).values
-    cannot_break, cannot_accept, cannot_permute = (
-        _nothing_breaks(coded, at),
-        _not_worse(accepting),
-        _not_worse(permuting),
-    )
     crossing = np.any((result.open_score <= at) != (permuting.open_score <= at))
     same_decisions = "" if crossing else "no exchanged sample crosses the threshold"
 
     def verdicts(name: str) -> dict[str, Verdict]:
         unmoved = same_decisions if name in over_thresholds else ""
         return {
-            "P1": _falls(name, original, broken, cannot_break),
-            "P2": _falls(name, rejecting, accepted, cannot_accept),
+            "P1": _falls(name, original, broken, _nothing_breaks(coded, at)),
+            "P2": _falls(name, rejecting, accepted, _not_worse(accepting)),
             "P3": _keeps_value(original.values.get(name), over_thresholds.get(name)),
             "P4": _is_number(original.row(name)),
-            "coupled": _falls(name, original, permuted, cannot_permute or unmoved),
+            "coupled": _falls(name, original, permuted, _not_worse(permuting) or unmoved),
         }
 
     return {row: verdicts(name) for row, name in _TABLE_ROWS.items()}

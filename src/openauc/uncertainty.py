@@ -23,10 +23,10 @@ from openauc._validation import UNKNOWN, Label
 from openauc.metrics._kernel import (
     CORRECT,
     UNKNOWN_KIND,
-    Ints,
     Ranking,
     Resampling,
     Samples,
+    Scratch,
     rank,
     read_samples,
     tally,
@@ -111,7 +111,7 @@ def percentile_interval(replicates: Floats, level: float = 0.95) -> Interval:
 
 # --- bootstrap of many metrics on one sort --------------------------------------------------------------
 
-Block = Callable[[NDArray[np.uint16]], Floats]
+Block = Callable[[NDArray[np.uint8], Scratch], Floats]
 """From the weights of some replicates, (R, N), to the value of each metric in each of them, (R, M)."""
 
 
@@ -121,8 +121,8 @@ def bootstrap(ranking: Ranking, blocks: Mapping[tuple[str, ...], Block], n: int,
     if not blocks:
         return {}
 
-    def all_blocks(weights: NDArray[np.uint16]) -> Floats:
-        return np.concatenate([block(weights) for block in blocks.values()], axis=1)
+    def all_blocks(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
+        return np.concatenate([block(weights, scratch) for block in blocks.values()], axis=1)
 
     replicates = Resampling(ranking.kind, n, seed).map(all_blocks)
     names = [name for group in blocks for name in group]
@@ -132,8 +132,8 @@ def bootstrap(ranking: Ranking, blocks: Mapping[tuple[str, ...], Block], n: int,
 def table_block(ranking: Ranking, formulas: Mapping[str, Callable[..., Floats]]) -> Block:
     """Metrics that are formulas on the rank table."""
 
-    def block(weights: NDArray[np.uint16]) -> Floats:
-        table = weighted_table(ranking, weights)
+    def block(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
+        table = weighted_table(ranking, weights, scratch)
         return np.stack([formula(table) for formula in formulas.values()], axis=1)
 
     return block
@@ -155,22 +155,17 @@ def decision_block(
     score, pred, true = (a[ranking.order] for a in (coded.samples.score, coded.pred, coded.true))
     step = np.searchsorted(steps, score, side="left")  # the first threshold that accepts the sample
     accepted = (step < n_steps) & (pred >= 0)
-    correct, unknown = ranking.kind == CORRECT, ranking.kind == UNKNOWN_KIND
-    predicted_cell = np.where(accepted, step * n_classes + pred, -1)
-    correct_cell = np.where(correct, predicted_cell, -1)
-    unknown_cell = np.where(accepted & unknown, step, -1)
+    # One cell for each first accepting step, predicted class and kind of sample.
+    cell = np.where(accepted, (step * n_classes + pred) * 3 + ranking.kind, -1).astype(np.int32)
     at = {name: int(np.searchsorted(steps, thresholds[name])) for name in formulas}
 
-    def block(weights: NDArray[np.uint16]) -> Floats:
-        def accepted_per_class(cell: Ints) -> Ints:
-            counts = tally(weights, cell, n_steps * n_classes).reshape(-1, n_steps, n_classes)
-            return np.cumsum(counts, axis=1)
-
+    def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
+        by_kind = tally(weights, cell, n_steps * n_classes * 3).reshape(-1, n_steps, n_classes, 3).cumsum(axis=1)
         counts = counts_by_class(
-            accepted_per_class(correct_cell),
-            accepted_per_class(predicted_cell),
+            by_kind[..., CORRECT],
+            by_kind.sum(axis=-1),
             tally(weights, true, n_classes)[:, None, :],
-            np.cumsum(tally(weights, unknown_cell, n_steps), axis=1),
+            by_kind[..., UNKNOWN_KIND].sum(axis=-1),
             coded.samples.n_unknown,
         )
         return np.stack([formula(counts)[:, at[name]] for name, formula in formulas.items()], axis=1)
@@ -184,11 +179,11 @@ def bootstrap_function(
     """Replicates of any function of the triple: resample and call, at the price of a call each."""
     index = np.arange(len(samples.kind))
     triple = samples.triple()
-    resampling = Resampling(samples.kind, n_replicates, seed)
-    values = [
-        function(*(a[np.repeat(index, weights)] for a in triple)) for block in resampling for weights in block
-    ]
-    return np.asarray(values, dtype=np.float64)
+
+    def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
+        return np.array([function(*(a[np.repeat(index, row)] for a in triple)) for row in weights], dtype=float)
+
+    return Resampling(samples.kind, n_replicates, seed).map(block)
 
 
 # --- comparing models on the same samples ---------------------------------------------------------------

@@ -100,6 +100,14 @@ def test_every_parameter_it_claims_gets_a_finite_gradient(name):
     assert reached == claimed
 
 
+def test_no_parameter_has_two_optimisers(name):
+    method = build(name)
+    optimizers = [method.optimizer(Recipe()), *method.auxiliary_optimizers().values()]
+    owned = [id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    assert len(owned) == len(set(owned))
+    assert set(owned) == {id(p) for p in method.parameters() if p.requires_grad}
+
+
 def test_the_loss_falls_on_digits(name):
     x, y = digits(256)
     method = build(name)

@@ -160,6 +160,20 @@ def test_gather_does_nothing_without_a_process_group():
     assert torch.equal(PairwiseAUCLoss(gather=True)(known, unknown), PairwiseAUCLoss()(known, unknown))
 
 
+def test_a_process_group_of_one_changes_nothing(tmp_path):
+    known, unknown = torch.rand(2, 4, dtype=torch.float64)
+    results = []
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        for gather in (False, True):
+            leaves = known.clone().requires_grad_(), unknown[:3].clone().requires_grad_()
+            loss = PairwiseAUCLoss(pairing="all", gather=gather)(*leaves, weight=torch.tensor([1, 0, 1, 1]))
+            results.append([loss, *torch.autograd.grad(loss, leaves)])
+    finally:
+        dist.destroy_process_group()
+    torch.testing.assert_close(results[0], results[1])
+
+
 # Scores are linear in one parameter vector, whose gradient a data-parallel wrapper would average over ranks.
 # Per case: options, then (known rows, unknown rows) of each of the two ranks; some come empty-handed.
 GATHER_CASES = [

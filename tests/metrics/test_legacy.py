@@ -340,7 +340,7 @@ def test_error_at_tpr_takes_the_lowest_of_equal_rates():
 
 
 def test_error_at_tpr_lets_the_samples_at_the_threshold_change_sides():
-    # 19 of 20 unknown samples have score >= 0.5, which is the TPR asked for, but none of them has score > 0.5.
+    # 19 of 20 unknown samples have score >= 0.5, the TPR asked for, but none of them has score > 0.5.
     triple = [0, 0] + [-1] * 20, [0] * 22, [0.7, 0.8, 0.05] + [0.5] * 19
     assert vaze_error_at_tpr(*triple) == 1.0
     assert error_at_tpr(*triple) == near(3 / 22)
@@ -446,6 +446,12 @@ def test_the_grid_cannot_reject_large_logits():
     assert threshold_sweep(y_true, y_pred, score).best("micro_f_score") == (1.0, -8.0)
     found = openauc_code_f_scores(y_true, y_pred, score)
     assert found == (near(2 / 3), near(2 / 3), 0.01, 0.01)  # precision 1/2, recall 1: everything is accepted
+
+
+@pytest.mark.parametrize(("known", "unknown", "t"), [(0.005, 0.015, 0.01), (0.985, 0.995, 0.99)])
+def test_the_grid_runs_from_one_to_ninety_nine_hundredths(known, unknown, t):
+    logits = [math.log(p / (1 - p)) for p in (known, unknown)]
+    assert openauc_code_f_scores([0, -1], [0, 0], logits) == (1.0, 1.0, t, t)
 
 
 def test_the_decision_is_strict():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, fractions, order_preserving, random_triple, triples
 
 from openauc.metrics import ranking
-from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, rank, read_samples, weighted_table
+from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, Scratch, rank, read_samples, weighted_table
 from openauc.metrics.decision import closed_set_accuracy
 from openauc.metrics.ranking import (
     ScoreDirectionWarning,
@@ -622,10 +622,10 @@ def test_a_weighted_table_is_the_table_of_repeated_samples(triple, seed):
     """Each row of weights must give what the metric gives for samples repeated as often as the row says."""
     ranked = rank(read_samples(*triple))
     rng = np.random.default_rng(seed)
-    weights = rng.integers(0, 3, (3, len(triple.y_true)), dtype=np.uint16)
+    weights = rng.integers(0, 3, (3, len(triple.y_true)), dtype=np.uint8)
     for kind in (True, False):  # a replicate never loses a whole side
         weights[:, np.flatnonzero((ranked.kind == UNKNOWN_KIND) == kind)[0]] += 1
-    weighted = weighted_table(ranked, weights)
+    weighted = weighted_table(ranked, weights, Scratch())
     tables = [
         rank(read_samples(*(part[np.repeat(ranked.order, weight)] for part in triple))).table
         for weight in weights

@@ -218,6 +218,7 @@ def draw_weights(seed: Any, first: int, strata: Array, bounds: Array, weights: A
     for r in range(len(weights)):
         counter = np.uint64(first + r) * np.uint64(n)
         row = weights[r]
+        row[:] = 0
         for s in range(len(bounds) - 1):
             begin, size = bounds[s], bounds[s + 1] - bounds[s]
             for j in range(begin, begin + size):
@@ -277,3 +278,19 @@ def precision_changes(pred: Array, correct: Array, n_classes: int) -> Array:
             change[i] = precision - previous[c]
             previous[c] = precision
     return change
+
+
+@njit(nogil=True, cache=True)
+def average_precision(positive: Array, negative: Array, from_top: bool) -> Array:
+    """Sum of precision times positives gained, over the columns of two cumulative counts, per row."""
+    total = np.zeros(len(positive))
+    last = positive.shape[1] - 1
+    for r in range(len(positive)):
+        p, n = positive[r], negative[r]
+        for g in range(last):
+            gained = p[g + 1] - p[g]
+            if gained > 0:
+                hits = np.int64(p[last] - p[g] if from_top else p[g + 1])
+                misses = np.int64(n[last] - n[g] if from_top else n[g + 1])
+                total[r] += hits / (hits + misses) * gained
+    return total

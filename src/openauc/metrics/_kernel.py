@@ -312,12 +312,27 @@ def rank(samples: Samples) -> Ranking:
 # --- bootstrap by re-weighting --------------------------------------------------------------------------
 
 
+class Scratch:
+    """Arrays a thread uses again from block to block: fresh memory costs more than the work done in it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+        """An uninitialised array, valid until the next call with this name."""
+        array = self._arrays.get(name)
+        if array is None or array.shape != shape:
+            array = self._arrays[name] = np.empty(shape, dtype=dtype)
+        return array
+
+
 @dataclass(frozen=True, eq=False)
 class Resampling:
     """Bootstrap multiplicities in blocks of replicates (rows) by samples (columns, in the order of ``kind``).
 
     Known and unknown samples are resampled apart, so every replicate keeps both numbers. Each draw is a hash of
-    (seed, replicate, position): blocks can be made in any order, in any thread and by either backend.
+    (seed, replicate, position): blocks can be made in any order, in any thread and by either backend. A byte holds a
+    multiplicity: of up to 255 samples by necessity, of more with a probability beyond 1 - 1e-500.
     """
 
     kind: NDArray[np.uint8]
@@ -339,31 +354,31 @@ class Resampling:
     def __len__(self) -> int:
         return -(-self.n_replicates // self.rows)
 
-    def __getitem__(self, block: int) -> NDArray[np.uint16]:
+    def weights(self, block: int, scratch: Scratch) -> NDArray[np.uint8]:
+        """How often each replicate of a block draws each sample."""
         first = block * self.rows
-        if not 0 <= first < self.n_replicates:
-            raise IndexError(block)
         strata, bounds = self._strata
-        weights = np.zeros((min(self.rows, self.n_replicates - first), len(self.kind)), dtype=np.uint16)
+        weights = scratch("weights", (min(self.rows, self.n_replicates - first), len(self.kind)), np.uint8)
         fast = fast_backend(len(self.kind) * self.n_replicates // 64)
         draw = _draw_weights_numpy if fast is None else fast.draw_weights
         draw(np.uint64(self.seed), first, strata, bounds, weights)
         return weights
 
-    def map(self, function: Callable[[NDArray[np.uint16]], NDArray[Any]]) -> NDArray[Any]:
-        """``function`` of every block, in threads, joined along the replicates (the first axis)."""
-        self._strata  # computed once, before the threads ask for it
+    def map(self, function: Callable[[NDArray[np.uint8], Scratch], NDArray[Any]]) -> NDArray[Any]:
+        """``function`` of the weights of every block, in threads, joined along the replicates (the first axis)."""
+        self._strata  # noqa: B018  computed once, before the threads ask for it
         n_tasks = min(n_threads(), len(self))
 
         def work(i: int) -> list[NDArray[Any]]:
-            return [function(self[block]) for block in range(i, len(self), n_tasks)]
+            scratch = Scratch()
+            return [function(self.weights(block, scratch), scratch) for block in range(i, len(self), n_tasks)]
 
         parts = in_threads(work, n_tasks)
         return np.concatenate([parts[b % n_tasks][b // n_tasks] for b in range(len(self))])
 
 
 def _draw_weights_numpy(
-    seed: np.uint64, first: int, strata: Ints, bounds: Ints, weights: NDArray[np.uint16]
+    seed: np.uint64, first: int, strata: Ints, bounds: Ints, weights: NDArray[np.uint8]
 ) -> None:
     rows, n = weights.shape
     counter = np.arange(first * n, (first + rows) * n, dtype=np.uint64).reshape(rows, n)
@@ -372,18 +387,19 @@ def _draw_weights_numpy(
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     uniform = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     row_start = np.arange(rows)[:, None] * n
+    weights[:] = 0
     for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
         pick = (uniform[:, begin:end] * float(end - begin)).astype(np.int64) + begin
         cells = (strata[pick] + row_start).ravel()
-        weights += np.bincount(cells, minlength=rows * n).reshape(rows, n).astype(np.uint16)
+        weights += np.bincount(cells, minlength=rows * n).reshape(rows, n).astype(np.uint8)
 
 
-def weighted_table(ranking: Ranking, weights: NDArray[np.uint16]) -> RankTable:
+def weighted_table(ranking: Ranking, weights: NDArray[np.uint8], scratch: Scratch) -> RankTable:
     """``ranking.table`` with every sample counted as often as a replicate drew it."""
     fast = fast_backend(weights.size)
     if fast is not None:
         shape = (len(weights), len(ranking.last) + 1)
-        known, correct, unknown = (np.empty(shape, dtype=np.int32) for _ in range(3))
+        known, correct, unknown = (scratch(name, shape, np.int32) for name in ("known", "correct", "unknown"))
         fast.accumulate(weights, ranking.kind, ranking.last, known, correct, unknown)
         return RankTable(ranking.threshold, known, correct, unknown)
     is_unknown = ranking.kind == UNKNOWN_KIND
@@ -395,7 +411,27 @@ def weighted_table(ranking: Ranking, weights: NDArray[np.uint16]) -> RankTable:
     )
 
 
-def tally(weights: NDArray[np.uint16], cell: Ints, n_cells: int) -> Ints:
+def average_precision_sum(positive: Ints, negative: Ints, *, from_top: bool) -> NDArray[np.float64]:
+    """Sum over the thresholds of precision times the number of positives gained.
+
+    ``positive`` and ``negative`` count accepted samples at rising thresholds, (..., T). Alarms go to the accepted
+    samples, or ``from_top`` to the rejected ones.
+    """
+    fast = fast_backend(positive.size)
+    if fast is not None:
+        rows = (counts.reshape(-1, counts.shape[-1]) for counts in (positive, negative))
+        total: NDArray[np.float64] = fast.average_precision(*rows, from_top)
+        return total.reshape(positive.shape[:-1])
+    if from_top:
+        hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
+    else:
+        hits, misses = positive[..., 1:], negative[..., 1:]
+    # A replicate may draw no sample at the outermost scores: no alarm, and nothing gained.
+    terms = hits / np.maximum(hits + misses, 1) * np.diff(positive, axis=-1)
+    return np.asarray(np.cumsum(terms, axis=-1)[..., -1])  # in order, as the compiled loop adds
+
+
+def tally(weights: NDArray[np.uint8], cell: Ints, n_cells: int) -> Ints:
     """Weighted number of samples in each cell, per replicate; negative cells are left out."""
     counts = np.zeros((len(weights), n_cells), dtype=np.int64)
     fast = fast_backend(weights.size)

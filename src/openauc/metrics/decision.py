@@ -120,7 +120,7 @@ def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
 
 def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
     """Counts at one threshold."""
-    accepted = (coded.samples.score <= threshold) & (coded.pred >= 0)
+    accepted = (coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0)
     unknown = coded.samples.kind == UNKNOWN_KIND
     n_classes = len(coded.classes)
     return counts_by_class(
@@ -288,9 +288,9 @@ def confusion_matrix(
     return Confusion(matrix, (*coded.classes.tolist(), unknown_label))
 
 
-def check_threshold(threshold: float) -> float:
-    """A threshold is any number but NaN."""
-    value = float(threshold)
+def check_threshold(threshold: float) -> np.float64:
+    """A threshold is any number but NaN; as a numpy scalar it is not rounded to the type of the scores."""
+    value = np.float64(threshold)
     if np.isnan(value):
         raise ValueError("threshold is NaN; pass a number (use threshold_sweep or choose_threshold to find one).")
     return value

@@ -153,7 +153,7 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
         threshold = float(score[k - 1])
     else:
         # Reject from the k-th largest score upwards; the rule is "score > t", so t lies just below it.
-        threshold = float(np.nextafter(np.float64(score[n - k]), -np.inf))
+        threshold = float(np.nextafter(score[n - k], score.dtype.type(-np.inf)))
     promise = (
         f"a new {side} sample is {verb} with probability at least {share:g} (conformal, marginal)"
         if confidence is None

@@ -22,6 +22,7 @@ from openauc.metrics._kernel import (
     Ranking,
     RankTable,
     Samples,
+    average_precision_sum,
     count_pairs,
     rank,
     read_samples,
@@ -101,7 +102,8 @@ def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
 
 def _columns_up_to(counts: Ints, limit: Floats) -> NDArray[np.intp]:
     """How many columns hold a count <= limit; counts never fall along a row."""
-    rows = zip(counts.reshape(-1, counts.shape[-1]), np.ravel(limit), strict=True)
+    whole = np.ravel(limit).astype(counts.dtype)  # another type would make searchsorted convert whole rows
+    rows = zip(counts.reshape(-1, counts.shape[-1]), whole, strict=True)
     found = [np.searchsorted(row, most, side="right") for row, most in rows]
     return np.array(found, dtype=np.intp).reshape(counts.shape[:-1])
 
@@ -133,16 +135,8 @@ def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
 def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats:
     """Sum of precision times the recall gained, threshold by threshold."""
     if positive == "unknown":
-        hits = table.n_unknown[..., None] - table.unknown[..., :-1]
-        alarms = hits + table.n_known[..., None] - table.known[..., :-1]
-        gained, total = np.diff(table.unknown, axis=-1), table.n_unknown
-    else:
-        hits = table.known[..., 1:]
-        alarms = hits + table.unknown[..., 1:]
-        gained, total = np.diff(table.known, axis=-1), table.n_known
-    # A replicate may leave the outermost scores without any sample: no alarm, and nothing gained.
-    precision = hits / np.maximum(alarms, 1)
-    return np.einsum("...t,...t->...", precision, gained.astype(np.float64)) / total
+        return average_precision_sum(table.unknown, table.known, from_top=True) / table.n_unknown
+    return average_precision_sum(table.known, table.unknown, from_top=False) / table.n_known
 
 
 def detection_accuracy_of(table: RankTable) -> Floats:

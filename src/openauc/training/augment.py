@@ -329,10 +329,10 @@ class TestTransform:
 def _check(images: Tensor, native_size: int) -> None:
     if images.dtype != torch.uint8:
         raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")
-    if images.ndim != 4 or images.shape[1:] != (3, native_size, native_size):
+    if images.ndim != 4 or images.shape[1:] != (3, native_size, native_size) or len(images) == 0:
         raise ValueError(
-            f"images have shape {tuple(images.shape)}; expected (B, 3, {native_size}, {native_size}): "
-            "channels before height and width, grey repeated three times, the size given as native_size."
+            f"images have shape {tuple(images.shape)}; expected (B, 3, {native_size}, {native_size}): one "
+            "image or more, channels before height and width, grey repeated three times, side native_size."
         )
 
 

@@ -163,6 +163,8 @@ _PLAIN = Recipe()
 # and normalisation come from the "+" recipe, everything else from the plain one.
 _PLAIN_FINE_GRAINED = replace(_PLAIN, batch_size=32, learning_rate=0.001, normalize=True, image_size=448)
 
+# The recipes for the embedded 8 x 8 digits are ours: those of MNIST, shortened, at 16 pixels, which costs a
+# quarter of 32 and still leaves a 2 x 2 map before the pooling.
 PLAIN: dict[str, Recipe] = {
     "mnist": replace(_PLAIN, augmentation="none"),
     "svhn": _PLAIN,
@@ -207,7 +209,15 @@ PLUS: dict[str, Recipe] = {
     ),
     "cub": replace(_PLUS_FINE_GRAINED, rand_augment_m=30, label_smoothing=0.3),
     "aircraft": replace(_PLUS_FINE_GRAINED, rand_augment_m=15, label_smoothing=0.2),
-    "digits": replace(_PLUS, epochs=60, batch_size=64, rand_augment_m=2, rand_augment_ops="digits"),
+    "digits": replace(
+        _PLUS,
+        epochs=60,
+        batch_size=64,
+        warmup_epochs=1,
+        rand_augment_m=8,
+        rand_augment_ops="digits",
+        image_size=16,
+    ),
 }
 
 RECIPES: dict[RecipeName, dict[str, Recipe]] = {"plain": PLAIN, "plus": PLUS}

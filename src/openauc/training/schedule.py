@@ -61,7 +61,7 @@ def learning_rate(recipe: Recipe, epoch: int) -> float:
 
 
 def _steps(recipe: Recipe, epoch: int) -> float:
-    # The tolerance keeps 0.7 * 10 = 7.000000000000001 from moving a milestone by a whole epoch.
+    # The tolerance keeps 0.07 * 100 = 7.000000000000001 from moving a milestone by a whole epoch.
     passed = sum(epoch >= fraction * recipe.epochs - 1e-9 for fraction in recipe.milestones)
     return recipe.learning_rate * STEP_DECAY**passed
 

@@ -1,0 +1,361 @@
+"""Commands on files of predictions: evaluate, compare, audit, threshold."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from openauc.audit import Audit
+    from openauc.evaluation import Evaluation
+    from openauc.metrics.operating import OperatingPoint
+    from openauc.predictions import Predictions
+    from openauc.uncertainty import Comparison
+
+FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
+OneFile = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILE_HELP)]
+LabelColumn = Annotated[str, typer.Option(help="Column of the true labels.")]
+PredColumn = Annotated[str, typer.Option(help="Column of the predicted classes.")]
+ScoreColumn = Annotated[str, typer.Option(help="Column of the open-set score, higher = more unknown.")]
+UnknownLabel = Annotated[str, typer.Option(help="Label that marks unknown samples.")]
+LowerIsUnknown = Annotated[
+    bool, typer.Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")
+]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")
+]
+Level = Annotated[float, typer.Option(help="Level of the intervals.")]
+Seed = Annotated[int, typer.Option(help="Seed of bootstrap and permutations.")]
+Replicates = Annotated[int, typer.Option(help="Bootstrap replicates.")]
+
+
+def evaluate(
+    files: Files,
+    json_out: Json = None,
+    ties: Annotated[
+        Literal["half", "strict"], typer.Option(help="Credit of a tied pair: half, or none as in the paper.")
+    ] = "half",
+    level: Level = 0.95,
+    max_ofpr: Annotated[
+        float | None, typer.Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
+    ] = None,
+    min_ofpr: Annotated[float, typer.Option(help="Lower end of that range.")] = 0.0,
+    label_column: LabelColumn = "y_true",
+    pred_column: PredColumn = "y_pred",
+    score_column: ScoreColumn = "open_score",
+    unknown_label: UnknownLabel = "-1",
+    lower_is_unknown: LowerIsUnknown = False,
+    curves: Annotated[bool, typer.Option("--curves", help="Put the points of the curves into the JSON.")] = False,
+    legacy: Annotated[
+        bool, typer.Option("--legacy", help="Also show what older public codes compute, and why it differs.")
+    ] = False,
+    replicates: Replicates = 2000,
+    seed: Seed = 0,
+) -> None:
+    """Every metric of one or more files of predictions, with interval, direction and threshold."""
+    from openauc.evaluation import evaluate as evaluate_triple
+    from openauc.metrics.table import standard_metrics
+
+    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
+    label = _label(unknown_label)
+    results: dict[str, dict[str, Any]] = {}
+    for file in files:
+        predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
+        evaluation = evaluate_triple(
+            *predictions, metrics=metrics, level=level, rng=seed, n_replicates=replicates, unknown_label=label
+        )
+        results[str(file)] = evaluation.to_dict(curves=curves)
+        if legacy:
+            from openauc.metrics.legacy import explain
+
+            rows = explain(*predictions, unknown_label=label)
+            results[str(file)]["legacy"] = [row._asdict() for row in rows]
+        if json_out != "-":
+            labels = {name: metric.label for name, metric in metrics.items()}
+            _print_evaluation(evaluation, labels, title=str(file))
+            if legacy:
+                _print_legacy(rows)
+    _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
+
+
+def compare(
+    files: Files,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy.")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="Compare every file with this one only.")] = None,
+    json_out: Json = None,
+    level: Level = 0.95,
+    label_column: LabelColumn = "y_true",
+    pred_column: PredColumn = "y_pred",
+    score_column: ScoreColumn = "open_score",
+    unknown_label: UnknownLabel = "-1",
+    lower_is_unknown: LowerIsUnknown = False,
+    replicates: Replicates = 2000,
+    seed: Seed = 0,
+) -> None:
+    """Paired differences of two or more models on the same samples, with interval and p-value."""
+    from openauc.uncertainty import compare as compare_triples
+
+    names = _short_names(files)
+    by_path = {str(file): name for file, name in zip(files, names, strict=True)}
+    comparison = compare_triples(
+        *(_load(file, label_column, pred_column, score_column, lower_is_unknown) for file in files),
+        names=names,
+        metrics=metric or ("openauc", "auroc", "closed_set_accuracy"),
+        baseline=by_path.get(baseline, baseline) if baseline is not None else None,
+        level=level,
+        rng=seed,
+        n_replicates=replicates,
+        unknown_label=_label(unknown_label),
+    )
+    if json_out != "-":
+        _print_comparison(comparison)
+    _write_json(json_out, comparison.to_dict())
+
+
+def audit(
+    file: OneFile,
+    threshold: Annotated[float | None, typer.Option(help="Threshold of the constructions.")] = None,
+    json_out: Json = None,
+    label_column: LabelColumn = "y_true",
+    pred_column: PredColumn = "y_pred",
+    score_column: ScoreColumn = "open_score",
+    unknown_label: UnknownLabel = "-1",
+    lower_is_unknown: LowerIsUnknown = False,
+) -> None:
+    """The paper's argument on your predictions: worse models that common metrics do not punish."""
+    from openauc.audit import audit as audit_triple
+
+    predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
+    result = audit_triple(*predictions, threshold=threshold, unknown_label=_label(unknown_label))
+    if json_out != "-":
+        _print_audit(result)
+    _write_json(json_out, result.to_dict())
+
+
+def threshold(
+    file: OneFile,
+    target: Annotated[
+        str,
+        typer.Option(
+            help="known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
+        ),
+    ] = "known_acceptance=0.95",
+    confidence: Annotated[
+        float | None, typer.Option(help="Hold the share with this confidence over validation sets, not on average.")
+    ] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For target cost, repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, "
+            "unknown_share=X."
+        ),
+    ] = None,
+    json_out: Json = None,
+    label_column: LabelColumn = "y_true",
+    pred_column: PredColumn = "y_pred",
+    score_column: ScoreColumn = "open_score",
+    unknown_label: UnknownLabel = "-1",
+    lower_is_unknown: LowerIsUnknown = False,
+) -> None:
+    """Choose a rejection threshold on a file of validation predictions."""
+    from openauc.metrics.operating import TARGETS, Costs, choose_threshold
+
+    name, _, share = target.partition("=")
+    if name not in TARGETS:
+        raise ValueError(f"--target {target!r} is unknown; expected one of {', '.join(TARGETS)}.")
+    predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
+    point = choose_threshold(
+        *predictions,
+        target=name,  # type: ignore[arg-type]
+        value=_number("--target", target) if share else None,
+        confidence=confidence,
+        costs=Costs(**{c.partition("=")[0]: _number("--cost", c) for c in cost}) if cost else None,
+        unknown_label=_label(unknown_label),
+    )
+    if json_out != "-":
+        _print_point(point, flipped=lower_is_unknown)
+    _write_json(json_out, point.to_dict())
+
+
+# --- reading options ------------------------------------------------------------------------------------
+
+
+def _load(
+    file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool
+) -> Predictions:
+    from openauc.predictions import Predictions
+
+    return Predictions.load(
+        file,
+        label_column=label_column,
+        pred_column=pred_column,
+        score_column=score_column,
+        lower_is_unknown=lower_is_unknown,
+    )
+
+
+def _label(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _number(option: str, assignment: str) -> float:
+    try:
+        return float(assignment.partition("=")[2])
+    except ValueError:
+        raise ValueError(f"{option} {assignment!r} must read NAME=NUMBER, for example NAME=0.95.") from None
+
+
+def _short_names(files: list[Path]) -> list[str]:
+    """File names without suffix where they differ, else the whole paths."""
+    stems = [file.stem for file in files]
+    return stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+
+
+def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
+    if target is None:
+        return
+    text = json.dumps(values, indent=2, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        from openauc._files import write_text
+
+        write_text(target, text)
+
+
+# --- printing -------------------------------------------------------------------------------------------
+
+
+def _table(title: str, *columns: str, caption: str | None = None) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
+    )
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
+    return table
+
+
+def _print(*renderables: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=110)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def _print_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
+    level = f"{evaluation.level:.0%} interval"
+    heading = f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples"
+    table = _table(
+        heading,
+        "metric",
+        "value",
+        level,
+        "better",
+        "threshold",
+        caption="reject when score > threshold; F, Youden and NAcc at their best threshold on these samples",
+    )
+    for name, value in evaluation.values.items():
+        low, high = evaluation.intervals[name]
+        at = f"{evaluation.thresholds[name]:.6g}" if name in evaluation.thresholds else ""
+        arrow = "↑" if evaluation.better[name] == "higher" else "↓"
+        style = "bold" if name == "openauc" else None
+        table.add_row(labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at, style=style)
+    _print(table)
+
+
+def _print_legacy(rows: Any) -> None:
+    table = _table("What older public codes compute", "name", "theirs", "exact", "difference")
+    for row in rows:
+        exact = "" if row.exact_value is None else f"{row.exact_value:.4f}"
+        difference = "" if row.difference is None else f"{row.difference:+.4f}"
+        table.add_row(f"{row.name}\n[dim]{row.why}[/dim]", f"{row.value:.4f}", exact, difference)
+    _print(table)
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    many = len(comparison.names) > 2
+    columns = ["metric", "A", "B", "A", "B", "A − B", f"{comparison.level:.0%} interval", "p"]
+    table = _table(
+        f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
+        *columns,
+        *(["p (Holm)"] if many else []),
+    )
+    for d in comparison.differences:
+        low, high = d.interval
+        cells = [
+            d.metric,
+            d.a,
+            d.b,
+            f"{d.value_a:.4f}",
+            f"{d.value_b:.4f}",
+            f"{d.difference:+.4f}",
+            f"{low:+.4f} – {high:+.4f}",
+            _p(d.p_value),
+        ]
+        table.add_row(*cells, *([_p(d.p_holm)] if many else []))
+    _print(table)
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def _print_audit(result: Audit) -> None:
+    from rich.text import Text
+
+    names = [construction.name for construction in result.constructions]
+    values = _table(
+        f"{result.n_known:,} known, {result.n_unknown:,} unknown samples: your model → the worse one built from it",
+        "metric",
+        *names,
+        caption="unchanged or better in bold: the metric does not notice",
+    )
+    for metric in result.constructions[0].before:
+        cells = []
+        for c in result.constructions:
+            before, after = c.before[metric], c.after[metric]
+            text = f"{before:.4f} → {after:.4f}"
+            cells.append(Text(text, style="bold" if after >= before else ""))
+        values.add_row(metric, *cells)
+    table1 = result.table1()
+    columns = list(next(iter(table1.values())))
+    verdicts = _table("Table 1 of the paper, from these samples", "metric", *columns)
+    marks = {"yes": "✓", "no": "✗", "not shown": "–"}
+    for row, answers in table1.items():
+        verdicts.add_row(row, *(marks[answers[column].answer] for column in columns))
+    reasons = {
+        f"– {column}: {verdict.because}"
+        for answers in table1.values()
+        for column, verdict in answers.items()
+        if verdict.answer == "not shown"
+    }
+    _print(values, *(Text(str(c) + "\n") for c in result.constructions), verdicts, *map(Text, sorted(reasons)))
+
+
+def _print_point(point: OperatingPoint, *, flipped: bool) -> None:
+    wanted = point.target if point.requested is None else f"{point.target} ≥ {point.requested:g}"
+    table = _table(f"Threshold for {wanted}", "on these samples", "share")
+    table.add_row("known accepted", f"{point.known_accepted:.4f}")
+    table.add_row("known accepted and right", f"{point.known_correct:.4f}")
+    if point.unknown_rejected is not None:
+        table.add_row("unknown rejected", f"{point.unknown_rejected:.4f}")
+    if point.objective is not None:
+        table.add_row("expected cost" if point.target == "cost" else point.target, f"{point.objective:.4f}")
+    rule = f"label a sample unknown when its score > {point.threshold!r}"
+    if flipped:
+        rule = f"label a sample unknown when its confidence < {-point.threshold!r}"
+    _print(table, f"[bold]{rule}[/bold]", f"guarantee: {point.guarantee or 'none'}")

@@ -1,0 +1,609 @@
+"""The kernel: both backends give the same result to the last bit, on every distribution that could trip one of them."""
+
+import os
+import sys
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from strategies import UNKNOWN, Triple, random_triple, triples
+
+from openauc.metrics import _kernel
+from openauc.metrics._kernel import (
+    CORRECT,
+    UNKNOWN_KIND,
+    WRONG,
+    Resampling,
+    Scratch,
+    average_precision_sum,
+    count_pairs,
+    fast_backend,
+    rank,
+    read_samples,
+    tally,
+    weighted_table,
+)
+from openauc.metrics.decision import counts_over_thresholds, encode, threshold_sweep
+from openauc.metrics.ranking import auroc_score, average_precision, openauc_score
+
+_fast = pytest.importorskip("openauc.metrics._fast")
+
+pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
+both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+BACKENDS = ("numpy", "numba")
+
+
+def on_both(monkeypatch: pytest.MonkeyPatch, compute):
+    """``compute()`` by numpy and by numba."""
+    results = []
+    for backend in BACKENDS:
+        monkeypatch.setenv("OPENAUC_BACKEND", backend)
+        results.append(compute())
+    return results
+
+
+# --- distributions that stress a radix sort -------------------------------------------------------------
+
+
+def _normal(rng, n):
+    return rng.normal(size=n)
+
+
+def _constant(rng, n):
+    return np.full(n, 0.7)
+
+
+def _few_values(rng, n):
+    return rng.choice([-3.5, -0.0, 0.0, 2.0, 1e-40], n)
+
+
+def _heavy_tails(rng, n):
+    return rng.standard_cauchy(n) ** 3
+
+
+def _narrow(rng, n):
+    """Neighbouring floats around 1000: all leading bits agree."""
+    return (np.float32(1000) + rng.integers(0, 40, n) * np.spacing(np.float32(1000))).astype(np.float64)
+
+
+def _one_outlier(rng, n):
+    """The range is set by one sample, so that all others fall into one cell."""
+    score = rng.normal(1.0, 1e-3, n)
+    score[n // 2] = -1e30
+    return score
+
+
+def _crowded_bins(rng, n):
+    """Two heaps far apart, each with many copies of few neighbours: bins that hold more than a handful."""
+    heap = 1.0 + rng.integers(0, 3, n) * np.spacing(np.float32(1.0))
+    return np.where(rng.random(n) < 0.5, heap, -1e20 * heap)
+
+
+def _subnormal(rng, n):
+    return rng.integers(-50, 50, n) * 1e-43
+
+
+def _infinite(rng, n):
+    return rng.choice([-np.inf, np.inf, 0.0, -0.0, 1.0, -1e38, 1e38], n)
+
+
+def _ascending(rng, n):
+    return np.linspace(-1.0, 1.0, n)
+
+
+def _descending(rng, n):
+    return np.linspace(1.0, -1.0, n)
+
+
+DISTRIBUTIONS = {
+    f.__name__[1:]: f
+    for f in (
+        _normal,
+        _constant,
+        _few_values,
+        _heavy_tails,
+        _narrow,
+        _one_outlier,
+        _crowded_bins,
+        _subnormal,
+        _infinite,
+        _ascending,
+        _descending,
+    )
+}
+every_distribution = pytest.mark.parametrize("draw", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS.keys())
+
+
+def adversarial(draw, n: int, dtype=np.float64) -> _kernel.Samples:
+    triple = random_triple(max(n, 2), seed=n)
+    with np.errstate(over="ignore"):
+        score = draw(np.random.default_rng(n), n).astype(dtype)
+    return read_samples(triple.y_true[:n], triple.y_pred[:n], score, need_unknown=False)
+
+
+def same_ranking(a: _kernel.Ranking, b: _kernel.Ranking) -> None:
+    np.testing.assert_array_equal(a.order, b.order)
+    np.testing.assert_array_equal(a.last, b.last)
+    np.testing.assert_array_equal(a.threshold, b.threshold)
+    for mine, other in zip(a.table, b.table, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@every_distribution
+@both_types
+@pytest.mark.parametrize("n", [1, 2, 33, 4095, 4096, 300_000])
+def test_both_backends_count_and_rank_alike(monkeypatch, draw, dtype, n):
+    samples = adversarial(draw, n, dtype)
+    for with_wrong in (False, True):
+        by_numpy, by_numba = on_both(monkeypatch, lambda w=with_wrong: count_pairs(samples, with_wrong=w))
+        assert by_numpy == by_numba
+    same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
+
+
+@given(triples())
+def test_both_backends_against_the_loops(monkeypatch, triple):
+    samples = read_samples(*triple)
+    for with_wrong in (False, True):
+        expected = oracles.pair_counts(*triple.lists, with_wrong=with_wrong)
+        assert on_both(monkeypatch, lambda w=with_wrong: count_pairs(samples, with_wrong=w)) == [expected] * 2
+    same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
+
+
+@pytest.mark.parametrize("n", [500, 300_000])
+@pytest.mark.parametrize("order", ["known first", "unknown first"])
+def test_a_chunk_may_hold_one_side_only(monkeypatch, n, order):
+    """Files often list the known samples first, so that one thread sees no unknown sample at all."""
+    samples = adversarial(_few_values, n)
+    by_side = np.argsort(samples.kind == UNKNOWN_KIND, kind="stable")
+    if order == "unknown first":
+        by_side = by_side[::-1]
+    triple = tuple(part[by_side] for part in (samples.y_true, samples.y_pred, samples.score))
+    by_numpy, by_numba = on_both(monkeypatch, lambda: (openauc_score(*triple), auroc_score(*triple)))
+    assert by_numpy == by_numba
+    assert by_numba == (openauc_score(*samples.triple()), auroc_score(*samples.triple()))
+
+
+def test_no_correct_sample_leaves_nothing_to_count(monkeypatch):
+    samples = read_samples([0] * 50 + [-1] * 50, [1] * 100, np.arange(100.0))
+    assert on_both(monkeypatch, lambda: count_pairs(samples, with_wrong=False)) == [(0, 0)] * 2
+    assert on_both(monkeypatch, lambda: count_pairs(samples, with_wrong=True)) == [(2500, 0)] * 2
+
+
+def test_numpy_counts_in_chunks(monkeypatch):
+    samples = adversarial(_few_values, 1000)
+    whole = _kernel._count_pairs_numpy(samples, True)
+    monkeypatch.setattr(_kernel, "_CHUNK", 7)
+    assert _kernel._count_pairs_numpy(samples, True) == whole
+
+
+def test_equal_scores_keep_the_order_of_the_samples(monkeypatch):
+    samples = read_samples([0, -1, 0, -1], [0] * 4, [1.0, -0.0, 1.0, 0.0])
+    for ranking in on_both(monkeypatch, lambda: rank(samples)):
+        assert ranking.order.tolist() == [1, 3, 0, 2]
+        assert ranking.last.tolist() == [1, 3]
+        assert ranking.group.tolist() == [1, 1, 2, 2]
+
+
+# --- reading the triple ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 4095, 4096, 300_000])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_both_backends_mark_alike(monkeypatch, n, dtype):
+    triple = random_triple(n)
+    y_true, y_pred = triple.y_true.astype(dtype), triple.y_pred.astype(dtype)
+    by_numpy, by_numba = on_both(monkeypatch, lambda: read_samples(y_true, y_pred, triple.open_score))
+    assert np.array_equal(by_numpy.kind, by_numba.kind)
+    assert (by_numpy.n_known, by_numpy.n_correct, by_numpy.n_unknown) == (
+        np.count_nonzero(y_true >= 0),
+        np.count_nonzero((y_true >= 0) & (y_true == y_pred)),
+        np.count_nonzero(y_true < 0),
+    )
+    assert by_numba.n_correct == by_numpy.n_correct
+
+
+def test_the_three_kinds(monkeypatch):
+    for samples in on_both(monkeypatch, lambda: read_samples([0, 1, -1, 2, -1], [0, 0, -1, -1, 1], [0.0] * 5)):
+        assert samples.kind.tolist() == [CORRECT, WRONG, UNKNOWN_KIND, WRONG, UNKNOWN_KIND]
+        assert (samples.n_known, samples.n_correct, samples.n_unknown) == (3, 1, 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("layout", ["strided", "read only", "mixed widths", "swapped bytes"])
+def test_labels_of_any_layout(monkeypatch, backend, layout):
+    y_true, y_pred, score = np.array([0, 1, -1, 1]), np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 3.0])
+    if layout == "strided":
+        y_true, y_pred, score = (np.repeat(part, 2)[::2] for part in (y_true, y_pred, score))
+    elif layout == "read only":
+        for part in (y_true, y_pred, score):
+            part.flags.writeable = False
+    elif layout == "mixed widths":
+        y_pred = y_pred.astype(np.int32)
+    else:
+        y_true, y_pred, score = y_true.astype(">i8"), y_pred.astype(">i8"), score.astype(">f8")
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+    samples = read_samples(y_true, y_pred, score)
+    assert samples.kind.tolist() == [CORRECT, WRONG, UNKNOWN_KIND, CORRECT]
+    assert count_pairs(samples, with_wrong=True) == (2, 0)
+    assert rank(samples).order.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("n", [1, 100_000])
+def test_negative_classes_are_refused(monkeypatch, backend, n):
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+    y_true = np.tile([0, -1, -3], n)
+    with pytest.raises(ValueError, match="y_true contains the label -3; known classes are labelled from 0"):
+        read_samples(y_true, np.zeros(3 * n, dtype=int), np.zeros(3 * n))
+    with pytest.raises(ValueError, match=r"y_true contains the label -3; .* unknown samples 0"):
+        read_samples(y_true, np.zeros(3 * n, dtype=int), np.zeros(3 * n), unknown_label=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_other_marks_of_unknown(monkeypatch, backend):
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+    kinds = [CORRECT, UNKNOWN_KIND]
+    assert read_samples([0, 9], [0, 0], [1, 2], unknown_label=9).kind.tolist() == kinds
+    assert read_samples([0, 9], [0, 0], [1, 2], unknown_label=np.int64(9)).kind.tolist() == kinds
+    assert read_samples([0, -7], [0, 0], [1, 2], unknown_label=-7).kind.tolist() == kinds
+    assert read_samples(["a", "none"], ["a", "a"], [1, 2], unknown_label="none").kind.tolist() == kinds
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_missing_sides(monkeypatch, backend):
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+    with pytest.raises(ValueError, match="no unknown sample"):
+        read_samples([0], [0], [1])
+    assert read_samples([0], [0], [1], need_unknown=False).n_unknown == 0
+    for empty in ([], [-1]):
+        with pytest.raises(ValueError, match="no known sample"):
+            read_samples(empty, empty, [0.0] * len(empty), need_unknown=False)
+
+
+def test_the_triple_is_given_back_with_the_default_mark():
+    samples = read_samples([0, 9, 9], [0, 0, 9], [1, 2, 3], unknown_label=9)
+    assert [part.tolist() for part in samples.triple()] == [[0, -1, -1], [0, 0, -1], [1.0, 2.0, 3.0]]
+    named = read_samples(["a", "other"], ["a", "other"], [1, 2], unknown_label="other")
+    assert [part.tolist() for part in named.triple()[:2]] == [["a", "-1"], ["a", "-1"]]
+    plain = read_samples([0, -1], [0, 0], [1, 2])
+    assert plain.triple()[0] is plain.y_true
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+@given(triples())
+def test_the_table_counts_accepted_samples(triple):
+    ranking = rank(read_samples(*triple))
+    table, score = ranking.table, triple.open_score.astype(np.float64)
+    known = triple.y_true != UNKNOWN
+    correct = known & (triple.y_true == triple.y_pred)
+    assert (table.known[0], table.correct[0], table.unknown[0], table.threshold[0]) == (0, 0, 0, -np.inf)
+    for column, threshold in list(enumerate(table.threshold))[1:]:
+        accepted = score <= threshold
+        assert table.known[column] == np.count_nonzero(accepted & known)
+        assert table.correct[column] == np.count_nonzero(accepted & correct)
+        assert table.unknown[column] == np.count_nonzero(accepted & ~known)
+        assert np.array_equal(score[ranking.order][ranking.group == column], np.sort(score[score == threshold]))
+    assert (table.n_known, table.n_unknown) == (known.sum(), (~known).sum())
+
+
+def test_running_totals_of_integers_and_of_floats():
+    ranking = rank(read_samples([0, 0, -1], [0, 0, 0], [1.0, 1.0, 2.0]))
+    assert ranking.at_thresholds(np.array([True, True, False])).tolist() == [0, 2, 2]
+    fractions = ranking.at_thresholds(np.array([[0.25, 0.5, 1.0], [1.0, 1.0, 1.0]]))
+    assert fractions.dtype == np.float64
+    assert fractions.tolist() == [[0.0, 0.75, 1.75], [0.0, 2.0, 3.0]]
+
+
+# --- bootstrap weights ----------------------------------------------------------------------------------
+
+
+def all_weights(kind: np.ndarray, n_replicates: int, seed: int) -> np.ndarray:
+    resampling = Resampling(kind, n_replicates, seed)
+    return np.concatenate([resampling.weights(block, Scratch()) for block in range(len(resampling))])
+
+
+@pytest.mark.parametrize(("n", "n_replicates"), [(2, 5), (7, 100), (1000, 300), (300_000, 3)])
+def test_both_backends_draw_alike(monkeypatch, n, n_replicates):
+    kind = adversarial(_normal, n).kind
+    kind[0], kind[-1] = CORRECT, UNKNOWN_KIND
+    by_numpy, by_numba = on_both(monkeypatch, lambda: all_weights(kind, n_replicates, 2**63 + 11))
+    assert by_numpy.shape == (n_replicates, n)
+    assert np.array_equal(by_numpy, by_numba)
+    unknown = kind == UNKNOWN_KIND
+    assert np.all(by_numpy[:, unknown].sum(axis=1, dtype=int) == unknown.sum())
+    assert np.all(by_numpy[:, ~unknown].sum(axis=1, dtype=int) == (~unknown).sum())
+
+
+def test_a_replicate_depends_only_on_the_seed_and_its_number(monkeypatch):
+    kind = adversarial(_normal, 50).kind
+    many = all_weights(kind, 40, seed=3)
+    assert np.array_equal(all_weights(kind, 25, seed=3), many[:25])
+    assert not np.array_equal(all_weights(kind, 40, seed=4), many)
+    assert len({row.tobytes() for row in many}) == 40
+    monkeypatch.setattr(_kernel, "_CHUNK", 4 * 50 * 7)  # seven rows per block, the last block shorter
+    resampling = Resampling(kind, 40, 3)
+    assert (resampling.rows, len(resampling)) == (7, 6)
+    assert np.array_equal(all_weights(kind, 40, seed=3), many)
+    assert np.array_equal(resampling.map(lambda weights, _: weights.copy()), many)
+
+
+def test_draws_are_uniform_and_independent():
+    kind = np.array([CORRECT] * 40 + [UNKNOWN_KIND] * 60, dtype=np.uint8)
+    weights = all_weights(kind, 20_000, seed=0).astype(float)
+    # Multinomial: mean 1, variance 1 - 1/m; the bounds are five standard errors wide.
+    assert np.abs(weights.mean(axis=0) - 1).max() < 5 / np.sqrt(20_000)
+    for stratum in (weights[:, :40], weights[:, 40:]):
+        m = stratum.shape[1]
+        assert stratum.var(axis=0).mean() == pytest.approx(1 - 1 / m, abs=0.01)
+        covariance = np.cov(stratum.T)[np.triu_indices(m, 1)]
+        assert covariance.mean() == pytest.approx(-1 / m, abs=0.002)
+    between = np.cov(weights.T)[:40, 40:]
+    assert np.abs(between).max() < 5.5 / np.sqrt(20_000)
+
+
+def test_map_passes_every_block_with_a_scratch_of_its_thread(monkeypatch):
+    monkeypatch.setattr(_kernel, "_CHUNK", 4 * 30)
+    resampling = Resampling(adversarial(_normal, 30).kind, 9, 5)
+    assert len(resampling) == 9
+    totals = resampling.map(lambda weights, scratch: weights.sum(axis=1, dtype=np.int64))
+    assert totals.tolist() == [30] * 9
+
+
+def test_scratch_hands_out_the_same_memory_for_the_same_shape():
+    scratch = Scratch()
+    first = scratch("a", (2, 3), np.int32)
+    assert scratch("a", (2, 3), np.int32) is first
+    assert scratch("b", (2, 3), np.int32) is not first
+    assert scratch("a", (1, 3), np.int32).shape == (1, 3)
+
+
+@every_distribution
+def test_both_backends_weight_tables_alike(monkeypatch, draw):
+    samples = adversarial(draw, 500)
+    ranking = rank(samples)
+    weights = all_weights(ranking.kind, 20, 1)
+    by_numpy, by_numba = on_both(monkeypatch, lambda: weighted_table(ranking, weights, Scratch()))
+    for mine, other in zip(by_numpy, by_numba, strict=True):
+        assert np.array_equal(mine, other)
+    ones = weighted_table(ranking, np.ones((1, 500), dtype=np.uint8), Scratch())
+    for weighted, plain in zip(ones[1:], ranking.table[1:], strict=True):
+        assert np.array_equal(weighted[0], plain)
+
+
+def test_weighted_tables_count_each_replicate_by_hand(monkeypatch):
+    ranking = rank(read_samples([0, 0, -1, 1], [0, 1, 0, 1], [1.0, 1.0, 2.0, 3.0]))
+    weights = np.array([[1, 2, 1, 0], [0, 0, 1, 3]], dtype=np.uint8)
+    for table in on_both(monkeypatch, lambda: weighted_table(ranking, weights, Scratch())):
+        assert table.known.tolist() == [[0, 3, 3, 3], [0, 0, 0, 3]]
+        assert table.correct.tolist() == [[0, 1, 1, 1], [0, 0, 0, 3]]
+        assert table.unknown.tolist() == [[0, 0, 1, 1], [0, 0, 1, 1]]
+
+
+def test_both_backends_tally_alike(monkeypatch):
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 200, (13, 400), dtype=np.uint8)
+    cell = rng.integers(-1, 9, 400)
+    by_numpy, by_numba = on_both(monkeypatch, lambda: tally(weights, cell, 11))
+    assert np.array_equal(by_numpy, by_numba)
+    for c in range(11):
+        assert np.array_equal(by_numpy[:, c], weights[:, cell == c].sum(axis=1, dtype=np.int64))
+
+
+@pytest.mark.parametrize("from_top", [False, True])
+def test_both_backends_sum_precision_alike(monkeypatch, from_top):
+    ranking = rank(adversarial(_few_values, 300))
+    table = weighted_table(ranking, all_weights(ranking.kind, 8, 2), Scratch())
+    for counts in (table, ranking.table):
+        by_numpy, by_numba = on_both(
+            monkeypatch, lambda c=counts: average_precision_sum(c.unknown, c.known, from_top=from_top)
+        )
+        assert by_numpy.shape == counts.known.shape[:-1]
+        assert np.array_equal(by_numpy, by_numba)
+
+
+def test_thresholds_without_any_sample_gain_nothing(monkeypatch):
+    """A replicate may leave the lowest and the highest score without a sample."""
+    positive, negative = np.array([[0, 0, 2, 2]]), np.array([[0, 0, 0, 2]])
+    for from_top, expected in [(False, 2.0), (True, 2 * 2 / 4)]:
+        results = on_both(
+            monkeypatch, lambda f=from_top: average_precision_sum(positive, negative, from_top=f).tolist()
+        )
+        assert results == [[expected]] * 2
+    assert average_precision_sum(np.array([0, 1, 1]), np.array([0, 0, 0]), from_top=True) == 1.0
+
+
+# --- the sweep ------------------------------------------------------------------------------------------
+
+
+@every_distribution
+@pytest.mark.parametrize("n_classes", [1, 10])
+def test_both_backends_sweep_alike(monkeypatch, draw, n_classes):
+    triple = random_triple(2000, n_classes=n_classes)
+    with_unknown = np.where(np.arange(2000) % 7 == 0, UNKNOWN, triple.y_pred)
+    score = draw(np.random.default_rng(0), 2000)
+    by_numpy, by_numba = on_both(monkeypatch, lambda: threshold_sweep(triple.y_true, with_unknown, score))
+    assert np.array_equal(by_numpy.threshold, by_numba.threshold)
+    for name, values in by_numpy.values.items():
+        assert np.array_equal(values, by_numba.values[name]), name
+
+
+@given(triples())
+def test_both_backends_count_decisions_alike(monkeypatch, triple):
+    def compute():
+        coded = encode(read_samples(*triple))
+        return counts_over_thresholds(rank(coded.samples), coded)
+
+    for mine, other in zip(*on_both(monkeypatch, compute), strict=True):
+        assert np.array_equal(mine, other)
+
+
+@given(triples())
+def test_both_backends_give_the_same_metrics(monkeypatch, triple):
+    def compute():
+        return openauc_score(*triple), openauc_score(*triple, max_ofpr=0.4), average_precision(*triple)
+
+    by_numpy, by_numba = on_both(monkeypatch, compute)
+    assert by_numpy == by_numba
+
+
+# --- compiled loops, as plain Python --------------------------------------------------------------------
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Makes the kernel run the loops in Python, so that coverage and the debugger see them."""
+    functions = {name: f.py_func for name, f in vars(_fast).items() if hasattr(f, "py_func")}
+    for name, function in functions.items():
+        monkeypatch.setattr(_fast, name, function)
+    monkeypatch.setenv("OPENAUC_BACKEND", "numba")
+    assert len(functions) >= 13
+
+
+@every_distribution
+@both_types
+def test_the_uncompiled_loops_count_and_rank(interpreted, monkeypatch, draw, dtype):
+    samples = adversarial(draw, 150, dtype)
+    for with_wrong in (False, True):
+        assert count_pairs(samples, with_wrong=with_wrong) == _kernel._count_pairs_numpy(samples, with_wrong)
+    same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # the hash wraps on purpose
+def test_the_uncompiled_loops_of_the_bootstrap(interpreted, monkeypatch):
+    ranking = rank(adversarial(_few_values, 60))
+    by_numpy, by_loops = on_both(monkeypatch, lambda: all_weights(ranking.kind, 4, 9))
+    assert np.array_equal(by_numpy, by_loops)
+    for mine, other in zip(*on_both(monkeypatch, lambda: weighted_table(ranking, by_numpy, Scratch())), strict=True):
+        assert np.array_equal(mine, other)
+    cell = np.arange(60) % 5 - 1
+    assert np.array_equal(*on_both(monkeypatch, lambda: tally(by_numpy, cell, 4)))
+    for from_top in (False, True):
+        table = ranking.table
+        assert np.array_equal(
+            *on_both(monkeypatch, lambda f=from_top: average_precision_sum(table.known, table.unknown, from_top=f))
+        )
+
+
+def test_the_uncompiled_loops_of_the_sweep(interpreted, monkeypatch):
+    triple = random_triple(80, decimals=1)
+    by_numpy, by_loops = on_both(monkeypatch, lambda: threshold_sweep(*triple).values)
+    for name, values in by_numpy.items():
+        assert np.array_equal(values, by_loops[name])
+
+
+def test_crowded_and_sorted_bins(interpreted):
+    """More known keys in a bin than a scan should visit: sorted where they are not, searched by halving."""
+    rng = np.random.default_rng(0)
+    for heap in (np.repeat([5.0, 7.0], 40), rng.permutation(np.repeat([5.0, 7.0], 40)), rng.normal(size=80)):
+        outlier = np.array([-1e300, 1e300])
+        known = np.concatenate([outlier, heap])
+        unknown = np.concatenate([heap[::3], [6.0, 5.0]])
+        true = np.array([0] * len(known) + [UNKNOWN] * len(unknown))
+        triple = Triple(true, np.zeros_like(true), np.concatenate([known, unknown]))
+        expected = oracles.pair_counts(*triple.lists, with_wrong=True)
+        assert count_pairs(read_samples(*triple), with_wrong=True) == expected
+
+
+# --- choosing the backend and the threads ---------------------------------------------------------------
+
+
+@pytest.fixture
+def not_loaded(monkeypatch):
+    """numba is installed, but `_fast` has not been imported yet; importing is recorded, not done."""
+    imported = []
+    monkeypatch.delitem(sys.modules, _kernel._FAST)
+    monkeypatch.setattr("importlib.import_module", lambda name: imported.append(name) or _fast)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
+    return imported
+
+
+@pytest.mark.parametrize(
+    ("choice", "work", "loads"),
+    [
+        (None, 1 << 16, False),
+        (None, 1 << 17, True),
+        ("auto", (1 << 17) - 1, False),
+        ("auto", 1 << 17, True),
+        ("numpy", 1 << 30, False),
+        ("numba", 1, True),
+    ],
+)
+def test_the_compiled_loops_are_imported_when_they_pay(monkeypatch, not_loaded, choice, work, loads):
+    if choice is not None:
+        monkeypatch.setenv("OPENAUC_BACKEND", choice)
+    assert fast_backend(work) is (_fast if loads else None)
+    assert not_loaded == ([_kernel._FAST] if loads else [])
+
+
+def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert fast_backend(1 << 30) is None
+    assert not_loaded == []
+
+
+def test_asking_for_numba_without_it_is_an_error(monkeypatch):
+    monkeypatch.setenv("OPENAUC_BACKEND", "numba")
+    monkeypatch.delitem(sys.modules, _kernel._FAST)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ImportError, match="numba"):
+        fast_backend(1)
+
+
+@pytest.mark.parametrize(("work", "used"), [((1 << 12) - 1, False), (1 << 12, True)])
+def test_once_imported_they_serve_smaller_inputs(monkeypatch, work, used):
+    monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
+    assert (fast_backend(work) is _fast) == used
+
+
+def test_a_wrong_backend_is_refused(monkeypatch):
+    monkeypatch.setenv("OPENAUC_BACKEND", "nunba")
+    with pytest.raises(ValueError, match="OPENAUC_BACKEND is 'nunba'; expected one of .* Did you mean 'numba'"):
+        openauc_score([0, -1], [0, 0], [0, 1])
+
+
+def test_threads_follow_the_cores_the_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
+    assert _kernel.n_threads() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert _kernel.n_threads() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert _kernel.n_threads() == 1
+
+
+def test_results_of_threads_come_in_order_and_errors_come_through():
+    assert _kernel.in_threads(lambda i: i * i, 9) == [i * i for i in range(9)]
+
+    def fail(i: int) -> int:
+        if i == 3:
+            raise RuntimeError("task 3")
+        return i
+
+    with pytest.raises(RuntimeError, match="task 3"):
+        _kernel.in_threads(fail, 5)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3, 8])
+def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
+    samples = adversarial(_heavy_tails, 5000)
+    expected = _kernel._count_pairs_numpy(samples, True)
+    monkeypatch.setattr(_kernel, "n_threads", lambda: n_threads)
+    monkeypatch.setattr(_kernel, "_THREADS_FROM", 100)
+    monkeypatch.setenv("OPENAUC_BACKEND", "numba")
+    assert len(_kernel._chunks(5000)) == n_threads
+    assert count_pairs(samples, with_wrong=True) == expected
+    again = read_samples(samples.y_true, samples.y_pred, samples.score)
+    assert np.array_equal(again.kind, samples.kind)
+
+
+def test_more_threads_than_the_samples_of_a_side(monkeypatch):
+    monkeypatch.setattr(_kernel, "n_threads", lambda: 4)
+    monkeypatch.setattr(_kernel, "_THREADS_FROM", 1)
+    monkeypatch.setenv("OPENAUC_BACKEND", "numba")
+    for n in (4, 5, 9):
+        samples = adversarial(_ascending, n)
+        assert count_pairs(samples, with_wrong=True) == _kernel._count_pairs_numpy(samples, True)
