@@ -21,9 +21,7 @@ def write_digits(destination: Path) -> None:
     digits = load_digits()
     images = np.rint(digits.images * 255 / 16).astype(np.uint8)
     if not np.array_equal(np.rint(images * (16 / 255)), digits.images):
-        raise ValueError(
-            "the scaled grey values do not give the original ones back; is 16 still the largest?"
-        )
+        raise ValueError("the scaled grey values do not give the original ones back; is 16 still the largest?")
     np.savez_compressed(destination, images=images, labels=digits.target.astype(np.uint8))
 
 

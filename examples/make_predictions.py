@@ -2,9 +2,9 @@
 
     python examples/make_predictions.py DATA
 
-DATA holds `fashion_mnist/{train,test}-*.parquet` in the Hub's schema. Both models learn the six classes of MNIST's
-split 0 (2, 4, 5, 9, 8, 3) from all their 36,000 training images and are tested on the 10,000 test images, of which those of
-the other four classes are unknown. The score is minus the largest logit.
+DATA holds `fashion_mnist/{train,test}-*.parquet` in the Hub's schema. Both models learn the six known classes of
+MNIST's split 0 (2, 4, 5, 9, 8, 3) from all their 36,000 training images and are tested on the 10,000 test images, of
+which those of the other four classes are unknown. The score is minus the largest logit.
 
 Fashion-MNIST: H. Xiao, K. Rasul, R. Vollgraf, 2017, MIT licence.
 """
@@ -17,9 +17,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from openauc import Predictions, openauc_score
-from openauc.protocols.sources import SOURCES
+from openauc.protocols import PROTOCOLS, Protocol
 
-KNOWN = (2, 4, 5, 9, 8, 3)
+SPLIT = PROTOCOLS["mnist"].splits[0]
+FASHION = Protocol(
+    known_source="fashion_mnist", unknown_source="fashion_mnist", splits=(SPLIT,), image_size=28, reference=""
+)
 
 
 def logits(model: LogisticRegression | MLPClassifier, x: np.ndarray) -> np.ndarray:
@@ -31,24 +34,24 @@ def logits(model: LogisticRegression | MLPClassifier, x: np.ndarray) -> np.ndarr
     return x @ model.coefs_[-1] + model.intercepts_[-1]
 
 
-def main(data: Path) -> None:
+def grey(images: np.ndarray) -> np.ndarray:
+    """One row of grey values in [0, 1] per image."""
+    return images[:, :, :, 0].reshape(len(images), -1) / 255.0
+
+
+def main(root: Path) -> None:
     """Fit both models and save what they predict."""
-    source = SOURCES["fashion_mnist"]
-    (train_x, train_y), (test_x, test_y) = (
-        (np.asarray(part.images)[..., 0].reshape(len(part.labels), -1) / 255.0, part.labels)
-        for part in (source.read("train", root=data), source.read("test", root=data))
-    )
-    known = np.isin(train_y, KNOWN)
-    labels = np.where(np.isin(test_y, KNOWN), test_y, -1).astype(np.int8)
+    data = FASHION.load(0, root=root)
     models = {
         "linear": LogisticRegression(max_iter=100),
         "network": MLPClassifier((64,), max_iter=10, batch_size=128, random_state=0),
     }
     for name, model in models.items():
-        model.fit(train_x[known], train_y[known])
-        scores = logits(model, test_x).astype(np.float32)
-        predictions = Predictions.from_logits(labels, scores, classes=model.classes_.astype(np.int8).tolist())
-        predictions.save(Path(__file__).parent / f"{name}.npz")
+        model.fit(grey(data.train_images[:]), data.train_labels)
+        scores = logits(model, grey(data.test_images[:])).astype(np.float32)
+        predictions = Predictions.from_logits(data.test_labels.astype(np.int8), scores)
+        small = Predictions(predictions.y_true, predictions.y_pred.astype(np.int8), predictions.open_score)
+        small.save(Path(__file__).parent / f"{name}.npz")
         print(f"{name}: OpenAUC {openauc_score(*predictions):.4f}")
 
 

@@ -2,8 +2,8 @@
 
 from hypothesis import HealthCheck, settings
 
-# Derandomized: a commit passes or fails the same way everywhere. The first call of a compiled function may take
-# seconds, so there is no deadline; monkeypatch only sets the backend, which every example shares.
+# Derandomized: a commit passes or fails the same way everywhere. No deadline: the first call of a compiled
+# function takes seconds. Function-scoped monkeypatch only sets the backend, which every example may share.
 settings.register_profile(
     "openauc",
     deadline=None,

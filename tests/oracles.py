@@ -1,13 +1,14 @@
 """Slow, obviously right twins of the metrics: plain loops straight from the equations, no numpy.
 
-Rates are exact fractions until they are returned. `y_true`, `y_pred` and `score` are lists; a sample is unknown when
-its label is `unknown`, and is rejected when its score is above the threshold. The threshold `None` rejects everything.
+Rates are exact fractions until they are returned. `y_true`, `y_pred` and `score` are lists. A sample is unknown
+when its label is `unknown`, rejected when its score is above the threshold; the threshold `None` rejects all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 Threshold = float | None
@@ -109,16 +110,14 @@ def cotpr(y_true, y_pred, score, threshold, unknown=-1) -> Fraction:
 
 def oscr_points(y_true, y_pred, score, unknown=-1) -> list[Point]:
     """(OFPR, COTPR) at every distinct threshold, from rejecting all to accepting all."""
-    return [
-        (ofpr(y_true, score, t, unknown), cotpr(y_true, y_pred, score, t, unknown)) for t in thresholds(score)
-    ]
+    return [(ofpr(y_true, score, t, unknown), cotpr(y_true, y_pred, score, t, unknown)) for t in thresholds(score)]
 
 
 def integrate(points: Sequence[Point], low: float, high: float, *, step: bool) -> Fraction:
-    """Integral over [low, high] of straight lines between the points, or of steps as high as their left end."""
+    """Integral over [low, high] of lines between the points, or of steps as high as their left end."""
     a, b = Fraction(low), Fraction(high)
     total = Fraction(0)
-    for (x0, y0), (x1, y1) in zip(points[:-1], points[1:], strict=True):
+    for (x0, y0), (x1, y1) in pairwise(points):
         left, right = max(x0, a), min(x1, b)
         if left >= right:
             continue
@@ -138,9 +137,9 @@ def partial_openauc(y_true, y_pred, score, low, high, ties="half", unknown=-1) -
 def openauc_integral(y_true, y_pred, score, inverse, unknown=-1) -> float:
     """Definition of OpenAUC: the integral over u in (0, 1) of COTPR(OFPR^{-1}(u)).
 
-    OFPR is a step function, so its inverse is a choice: "sup" is the supremum of the thresholds with OFPR <= u (known
-    samples that tie with the unknown sample stepped over are rejected), "inf" the infimum of those with OFPR >= u
-    (they are accepted). Both are constant while u stays between two multiples of 1 / N_u.
+    OFPR is a step function, so its inverse is a choice: "sup" is the supremum of the thresholds with OFPR <= u,
+    which rejects known samples tied with the unknown one stepped over; "inf" is the infimum of those with
+    OFPR >= u, which accepts them. Both are constant while u stays between two multiples of 1 / N_u.
     """
     n_unknown = len(_unknown(y_true, unknown))
     total = Fraction(0)

@@ -45,7 +45,9 @@ def scores(dtype: type[np.floating[Any]], *, finite: bool = False) -> st.SearchS
 _POOL = 6
 _MOST_CLASSES = 4
 _sample = st.tuples(
-    st.integers(UNKNOWN, _MOST_CLASSES - 1), st.integers(UNKNOWN, _MOST_CLASSES - 1), st.integers(0, _POOL - 1)
+    st.integers(UNKNOWN, _MOST_CLASSES - 1),
+    st.integers(UNKNOWN, _MOST_CLASSES - 1),
+    st.integers(0, _POOL - 1),
 )
 _samples = st.lists(_sample, max_size=2) | st.lists(_sample, min_size=5, max_size=14)
 _shape = st.tuples(st.sampled_from(DTYPES), st.integers(1, _MOST_CLASSES), st.sampled_from(PREDICTIONS), _sample)
@@ -59,10 +61,10 @@ def _pools(dtype: type[np.floating[Any]], finite: bool) -> st.SearchStrategy[lis
 
 @st.composite
 def triples(draw: st.DrawFn, *, finite: bool = False) -> Triple:
-    """Two to sixteen samples, both sides among them, whose scores come from a pool so small that most triples hold ties.
+    """Two to sixteen samples of both sides; scores come from a pool so small that most triples hold ties.
 
-    A pool of one makes a constant score; one sample per side, one class, all predictions right, all wrong, or some
-    "unknown" occur often.
+    A pool of one makes a constant score; one sample per side, one class, all predictions right, all wrong, or
+    some "unknown" occur often.
     """
     dtype, n_classes, style, (_, pred, index) = draw(_shape)
     pool = draw(_pools(dtype, finite))
@@ -91,11 +93,9 @@ def fractions(*, zero: bool = False) -> st.SearchStrategy[float]:
 
 @st.composite
 def order_preserving(draw: st.DrawFn, values: NDArray[Any]) -> NDArray[np.float64]:
-    """``values`` with each distinct one replaced, in order, by another number: any strictly monotone transform."""
+    """``values``, each distinct one replaced, in order, by another: any strictly monotone transform."""
     distinct, rank = np.unique(values, return_inverse=True)
-    other = draw(
-        st.lists(st.floats(allow_nan=False), min_size=len(distinct), max_size=len(distinct), unique=True)
-    )
+    other = draw(st.lists(st.floats(allow_nan=False), min_size=len(distinct), max_size=len(distinct), unique=True))
     return np.sort(np.array(other, dtype=np.float64))[rank]
 
 

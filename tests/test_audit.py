@@ -66,9 +66,7 @@ def of_unknown(confusion: list[list[int]]) -> oracles.OneAgainstRest:
 
 def scores_of(triple: Triple, kind: str) -> list[float]:
     rows = zip(*triple.lists, strict=True)
-    return [
-        r for y, h, r in rows if kind == ("unknown" if y == UNKNOWN else "correct" if y == h else "wrong")
-    ]
+    return [r for y, h, r in rows if kind == ("unknown" if y == UNKNOWN else "correct" if y == h else "wrong")]
 
 
 def simulated(seed: int = 0, *, accuracy: float = 0.85) -> Triple:
@@ -110,9 +108,7 @@ def test_values_before_and_after_are_the_oracles(triple: Triple) -> None:
                 "youden_index": oracles.youden(confusion),
                 "micro_youden_index": oracles.youden(confusion, "micro"),
                 "normalized_accuracy": oracles.normalized_accuracy(confusion),
-                "normalized_accuracy_with_aus_accuracy": oracles.normalized_accuracy(
-                    confusion, aus="accuracy"
-                ),
+                "normalized_accuracy_with_aus_accuracy": oracles.normalized_accuracy(confusion, aus="accuracy"),
                 "unknown_tpr": oracles.unknown_tpr(confusion),
                 "unknown_fpr": oracles.unknown_fpr(confusion),
                 "auroc": auc,
@@ -130,9 +126,7 @@ def test_values_before_and_after_are_the_oracles(triple: Triple) -> None:
 
 
 @given(triples(), st.data())
-def test_prop_1_known_classes_keep_their_counts_and_unknown_samples_get_accepted(
-    triple: Triple, data: Any
-) -> None:
+def test_prop_1_known_classes_keep_their_counts_and_unknown_samples_get_accepted(triple: Triple, data: Any) -> None:
     threshold = float(data.draw(st.sampled_from(triple.open_score.tolist())))
     result = quiet_audit(*triple, threshold=threshold)
     for c in result.constructions[:-2]:
@@ -231,9 +225,7 @@ def test_a_rejection_by_label_is_exchanged_too() -> None:
 
 
 @given(triples(), st.data())
-def test_prop_2_normalized_accuracy_rises_while_unknown_samples_get_accepted(
-    triple: Triple, data: Any
-) -> None:
+def test_prop_2_normalized_accuracy_rises_while_unknown_samples_get_accepted(triple: Triple, data: Any) -> None:
     threshold = float(data.draw(st.sampled_from(triple.open_score.tolist())))
     c = named(quiet_audit(*triple, threshold=threshold), "II")
     before = matrix(triple, threshold, triple.classes)
@@ -403,9 +395,7 @@ def test_prop_8_risk_is_the_conditional_sum(triple: Triple) -> None:
 # --- Table 1 --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "triple", [simulated(0), simulated(1, accuracy=0.6), digits()], ids=["a", "b", "digits"]
-)
+@pytest.mark.parametrize("triple", [simulated(0), simulated(1, accuracy=0.6), digits()], ids=["a", "b", "digits"])
 def test_table_1_of_the_paper(triple: Triple) -> None:
     table = audit(*triple).table1()
     answers = {row: tuple(table[row][p].answer for p in ("P1", "P2", "P3", "P4")) for row in PAPER_TABLE_1}
@@ -423,9 +413,7 @@ def test_verdicts_rest_on_numbers() -> None:
     assert table["OpenAUC"]["P2"][1:3] == (first.before["openauc"], first.after["openauc"])
     assert table["OpenAUC"]["P1"].after == 0.0
     assert table["Open-set F-score"]["P3"].before == 0.0
-    assert table["Open-set F-score"]["P3"].after == pytest.approx(
-        result.constructions[0].before["macro_f_score"]
-    )
+    assert table["Open-set F-score"]["P3"].after == pytest.approx(result.constructions[0].before["macro_f_score"])
     assert table["OSCR curve"]["P4"][:3] == ("no", None, None)
     assert "curve of 1001 points" in table["OSCR curve"]["P4"].because
     assert table["OpenAUC"]["P4"].because == "is a float"
@@ -575,3 +563,12 @@ def test_any_predictions_give_text_and_strict_json(triple: Triple) -> None:
     result = quiet_audit(*triple)
     json.dumps(result.to_dict(), allow_nan=False)
     assert str(result)
+
+
+def test_takes_one_predictions_object_or_three_arrays() -> None:
+    triple = ([0, 1, 1, -1], [0, 1, 0, 0], [0.1, 0.4, 0.2, 0.9])
+    assert audit(triple).to_dict() == audit(*triple).to_dict()
+    with pytest.raises(TypeError, match="one Predictions that holds the three"):
+        audit(triple[0])
+    with pytest.raises(TypeError, match="one Predictions that holds the three"):
+        audit(triple[0], triple[1])

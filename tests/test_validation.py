@@ -31,7 +31,7 @@ def test_a_vector_may_come_in_any_container(values):
 
 
 def test_bfloat16_scores_keep_their_value():
-    values = torch.tensor([1e-30, 3.140625, -2.0**100, float("inf")], dtype=torch.bfloat16)
+    values = torch.tensor([1e-30, 3.140625, -(2.0**100), float("inf")], dtype=torch.bfloat16)
     read = check.as_scores("open_score", values)
     assert read.dtype == np.float32
     assert read.tolist() == values.double().tolist()
@@ -232,9 +232,11 @@ def test_missing_integers_of_pandas_are_refused():
 
 
 def test_integers_against_names_are_refused():
-    with pytest.raises(TypeError, match=r"y_true holds integers \(such as 3\) but y_pred holds names \(such as 'cat'\)"):
+    with pytest.raises(
+        TypeError, match=r"y_true holds integers \(such as 3\) but y_pred holds names \(such as 'cat'\)"
+    ):
         check.same_label_type(np.array([3]), np.array(["cat"]))
-    with pytest.raises(TypeError, match="y_true holds names .* but y_pred holds integers"):
+    with pytest.raises(TypeError, match=r"y_true holds names .* but y_pred holds integers"):
         check.same_label_type(np.array(["cat"]), np.array([3]))
 
 
@@ -299,7 +301,9 @@ def test_fractions(value, zero, one, fits):
 
 def test_choices():
     assert check.check_choice("ties", "half", ("half", "strict")) == "half"
-    with pytest.raises(ValueError, match=r"ties is 'strikt'; expected one of 'half', 'strict'\. Did you mean 'strict'\?"):
+    with pytest.raises(
+        ValueError, match=r"ties is 'strikt'; expected one of 'half', 'strict'\. Did you mean 'strict'\?"
+    ):
         check.check_choice("ties", "strikt", ("half", "strict"))
     with pytest.raises(ValueError, match=r"expected one of 'half', 'strict'\.$"):
         check.check_choice("ties", "0.7", iter(("half", "strict")))

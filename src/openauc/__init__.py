@@ -1,7 +1,7 @@
 """openauc: metrics, thresholds and learning for classifiers that must also say "I don't know".
 
-Everything here takes the triple (y_true, y_pred, open_score): y_true is -1 for unknown samples, a higher open_score means
-more unknown, and a sample is rejected when its score is above the threshold.
+Everything here takes the triple (y_true, y_pred, open_score): y_true is -1 for unknown samples, a higher open_score
+means more unknown, and a sample is rejected when its score is above the threshold.
 """
 
 from openauc._validation import UNKNOWN

@@ -182,9 +182,9 @@ def _align(rows: list[list[str]]) -> str:
 
 
 def audit(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: ArrayLike | tuple[ArrayLike, ArrayLike, ArrayLike],
+    y_pred: ArrayLike | None = None,
+    open_score: ArrayLike | None = None,
     *,
     threshold: float | None = None,
     unknown_label: Label = UNKNOWN,
@@ -193,7 +193,7 @@ def audit(
 
     Parameters
     ----------
-    y_true, y_pred, open_score : (N,) the triple of ``openauc_score``.
+    y_true, y_pred, open_score : (N,) the triple of ``openauc_score``, or one ``Predictions`` instead of the three.
     threshold : where samples are rejected (score > threshold) in every construction. By default I and III use
         the threshold of the best macro F-score; II that of the best normalized accuracy among those meeting
         its conditions, or again the former if there is none.
@@ -223,7 +223,10 @@ def audit(
     >>> round(first.before["openauc"], 3), round(first.after["openauc"], 3)
     (0.667, 0.333)
     """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    triple: Any = y_true if y_pred is None and open_score is None else (y_true, y_pred, open_score)
+    if not isinstance(triple, tuple) or len(triple) != 3 or any(part is None for part in triple):
+        raise TypeError("audit takes y_true, y_pred and open_score, or one Predictions that holds the three.")
+    samples = read_samples(*triple, unknown_label=unknown_label)
     coded = decision.encode(samples)
     ranked = rank(samples)
     sweep = decision.sweep_of(ranked, coded)
@@ -405,9 +408,7 @@ def _accept_in_pairs(coded: Coded, threshold: float) -> _Change:
         score[x] = np.minimum(score[x], threshold)
     needed = max(true_positive - false_positive - 1, 0)
     conditions = (
-        Condition(
-            f"the paper's sum_i FN_i >= TP_unknown ({missed} >= {true_positive})", missed >= true_positive
-        ),
+        Condition(f"the paper's sum_i FN_i >= TP_unknown ({missed} >= {true_positive})", missed >= true_positive),
         Condition(f"the paper's TP_unknown > FP_unknown ({true_positive} > {false_positive})", pure),
         Condition(
             f"accepted misclassified known samples for the steps that remain ({n_wrong} >= {needed})",
@@ -460,9 +461,7 @@ def _exchange_among_known(coded: Coded) -> _Change:
         Condition("a misclassified known sample ranks above a correct one", len(x1) > 0),
         Condition("an unknown sample lies between the scores of an exchanged pair", between),
     )
-    remark = (
-        f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
-    )
+    remark = f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
     score[x1], score[x2] = score[x2], score[x1]
     return _Change(coded.pred, score, len(x1), True, conditions, remark)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import Ranking, rank, read_samples
-from openauc.metrics.curve import Curve
+from openauc.metrics._kernel import Ranking, RankTable, rank, read_samples
+from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import Coded, encode, sweep_of
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
 from openauc.metrics.table import METRICS, Metric
@@ -180,9 +180,7 @@ def evaluate(
     if level is not None:
         if n_replicates < 2:
             raise ValueError(f"n_replicates is {n_replicates}; a bootstrap needs at least 2, by default {REPLICATES}.")
-        intervals, methods = _intervals(
-            ranking, coded, metrics, values, thresholds, level, n_replicates, seed_of(rng)
-        )
+        intervals, methods = _intervals(ranking, coded, metrics, values, thresholds, level, n_replicates, seed_of(rng))
     return Evaluation(
         n_known=samples.n_known,
         n_unknown=samples.n_unknown,
@@ -231,7 +229,8 @@ def _intervals(
     samples, table = ranking.samples, ranking.table
     intervals: dict[str, Interval] = {}
     methods: dict[str, str] = {}
-    of_table, of_decision, of_function = {}, {}, {}
+    of_table: dict[str, Callable[[RankTable], Floats]] = {}
+    of_decision, of_function = {}, {}
     for name, metric in metrics.items():
         if metric.rate:
             intervals[name] = wilson_interval(round(values[name] * samples.n_known), samples.n_known, level)
@@ -244,7 +243,7 @@ def _intervals(
         elif metric.decision is not None:
             of_decision[name] = metric.decision
         elif metric.at_column is not None and metric.column is not None:
-            of_table[name] = partial(metric.at_column, column=int(metric.column(table)))
+            of_table[name] = partial(_at, metric.at_column, int(metric.column(table)))
         elif metric.of_table is not None:
             of_table[name] = metric.of_table
         else:
@@ -261,6 +260,10 @@ def _intervals(
         methods[name] = "bootstrap, threshold held" if _holds_threshold(metrics[name]) else "bootstrap"
     in_order = [name for name in metrics if name in intervals]
     return {name: intervals[name] for name in in_order}, {name: methods[name] for name in in_order}
+
+
+def _at(formula: Callable[[RankTable, int], Floats], column: int, table: RankTable) -> Floats:
+    return formula(table, column)
 
 
 def _holds_threshold(metric: Metric) -> bool:

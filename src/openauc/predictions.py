@@ -141,9 +141,7 @@ def _column(columns: Mapping[str, NDArray[Any]], name: str, path: Path) -> NDArr
     )
 
 
-def _logits(
-    columns: Mapping[str, NDArray[Any]], name: str
-) -> tuple[NDArray[Any], Sequence[Label] | None] | None:
+def _logits(columns: Mapping[str, NDArray[Any]], name: str) -> tuple[NDArray[Any], Sequence[Label] | None] | None:
     if name in columns:
         names = columns.get("classes")
         return columns[name], None if names is None else names.tolist()
@@ -191,9 +189,7 @@ def _read_csv(path: Path) -> dict[str, NDArray[Any]]:
     for number, row in enumerate(body, start=2):
         if len(row) != len(header):
             raise ValueError(f"{path}, line {number} has {len(row)} values but the header has {len(header)}.")
-    return {
-        name: _parse_cells([row[i].strip() for row in body], name, path) for i, name in enumerate(header)
-    }
+    return {name: _parse_cells([row[i].strip() for row in body], name, path) for i, name in enumerate(header)}
 
 
 def _parse_cells(cells: list[str], name: str, path: Path) -> NDArray[Any]:

@@ -259,17 +259,17 @@ def compare(
         raise ValueError(f"names must be {len(models)} different names, one per model, got {list(labels)}.")
     if baseline is not None:
         check.check_choice("baseline", baseline, labels)
-    chosen = metrics if isinstance(metrics, Mapping) else {
-        name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics
-    }
+    chosen = (
+        metrics
+        if isinstance(metrics, Mapping)
+        else {name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics}
+    )
     normal_quantile(level)
     samples = [read_samples(*model, unknown_label=unknown_label) for model in models]
     _require_same_samples(samples, labels)
     rankings = [rank(s) for s in samples]
     pairs = [
-        (i, j)
-        for i, j in combinations(range(len(models)), 2)
-        if baseline is None or baseline in (labels[i], labels[j])
+        (i, j) for i, j in combinations(range(len(models)), 2) if baseline is None or baseline in (labels[i], labels[j])
     ]
     seed = seed_of(rng)
     rows: list[Difference] = []
@@ -316,9 +316,7 @@ def _require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> N
 class _Paired:
     """Paired tests of one metric among ranked models."""
 
-    def __init__(
-        self, metric: Metric, rankings: Sequence[Ranking], level: float, n_replicates: int, seed: int
-    ) -> None:
+    def __init__(self, metric: Metric, rankings: Sequence[Ranking], level: float, n_replicates: int, seed: int) -> None:
         self._metric, self._rankings, self._level = metric, rankings, level
         self._n_replicates, self._seed = n_replicates, seed
         self.values = [self._value(ranking) for ranking in rankings]
@@ -346,9 +344,7 @@ class _Paired:
 
     def _bootstrap(self, i: int, j: int) -> Interval:
         a, b = (
-            bootstrap_function(
-                self._rankings[m].samples, self._metric.function, self._n_replicates, self._seed
-            )
+            bootstrap_function(self._rankings[m].samples, self._metric.function, self._n_replicates, self._seed)
             for m in (i, j)
         )
         return percentile_interval(a - b, self._level)

@@ -72,9 +72,7 @@ def test_test_part(name: str) -> None:
     assert set(data.test_labels.tolist()) == set(range(-1, data.num_classes))
     assert set(data.test_group[data.test_labels == -1].tolist()) == set(data.split.groups or ["unknown"])
     assert set(data.test_group[data.test_labels >= 0].tolist()) == {"known"}
-    assert isinstance(data.test_images, LazyImages) == (
-        SOURCES[str(PROTOCOLS[name].known_source)].image_size is None
-    )
+    assert isinstance(data.test_images, LazyImages) == (SOURCES[str(PROTOCOLS[name].known_source)].image_size is None)
 
 
 @pytest.mark.parametrize(

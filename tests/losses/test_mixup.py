@@ -11,9 +11,7 @@ LABELS = st.lists(st.integers(0, 2), min_size=0, max_size=9)
 
 def features_of(labels):
     """Row i is (2^i, label): its first entry tells which two rows a mixture came from."""
-    return torch.tensor(
-        [[2.0**i, float(label)] for i, label in enumerate(labels)], dtype=torch.float64
-    ).reshape(-1, 2)
+    return torch.tensor([[2.0**i, float(label)] for i, label in enumerate(labels)], dtype=torch.float64).reshape(-1, 2)
 
 
 @settings(deadline=None)
@@ -28,9 +26,7 @@ def test_against_the_definition(labels, weight, pairing, seed):
     half = len(labels) // 2
     sources = list(range(half, 2 * half)) if pairing == "half" else list(range(len(labels)))
     order = twin.permutation(len(sources))
-    shares = (
-        twin.beta(2.0, 2.0, size=len(sources)) if weight == "sample" else [twin.beta(2.0, 2.0)] * len(sources)
-    )
+    shares = twin.beta(2.0, 2.0, size=len(sources)) if weight == "sample" else [twin.beta(2.0, 2.0)] * len(sources)
     expected, slots = [], []
     for slot, (i, share) in enumerate(zip(sources, shares, strict=True)):
         j = sources[order[slot]]
@@ -87,17 +83,14 @@ def test_gradient_reaches_both_sources():
 def test_seed_decides():
     features, target = torch.rand(8, 2), torch.arange(8)
     first, again, other = (
-        manifold_mixup(features, target, rng=np.random.default_rng(seed))[0].sum(1).tolist()
-        for seed in (0, 0, 1)
+        manifold_mixup(features, target, rng=np.random.default_rng(seed))[0].sum(1).tolist() for seed in (0, 0, 1)
     )
     assert first == again != other
 
 
 def test_global_generators_are_left_alone():
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    manifold_mixup(
-        torch.rand(4, 2, generator=torch.Generator()), torch.arange(4), rng=np.random.default_rng(0)
-    )
+    manifold_mixup(torch.rand(4, 2, generator=torch.Generator()), torch.arange(4), rng=np.random.default_rng(0))
     assert torch.equal(torch_state, torch.get_rng_state())
     assert (numpy_state == np.random.get_state()[1]).all()  # noqa: NPY002
 

@@ -21,8 +21,7 @@ def double_loop(surrogate, known, unknown, weight, pairing, normalizer):
     else:
         pairs = list(itertools.product(range(len(known)), range(len(unknown))))
     total = sum(
-        weight[i] * surrogate(torch.tensor(unknown[j] - known[i], dtype=torch.float64)).item()
-        for i, j in pairs
+        weight[i] * surrogate(torch.tensor(unknown[j] - known[i], dtype=torch.float64)).item() for i, j in pairs
     )
     count = len(pairs) if normalizer == "pairs" else sum(weight[i] for i, _ in pairs)
     return total / count if count else 0.0
@@ -37,9 +36,7 @@ def test_against_the_double_loop(name, margin, data):
     normalizer = data.draw(st.sampled_from(["pairs", "hits"]))
     known = data.draw(SCORES)
     size = len(known)
-    unknown = data.draw(
-        st.lists(st.floats(-3, 3), min_size=size, max_size=size) if pairing == "slot" else SCORES
-    )
+    unknown = data.draw(st.lists(st.floats(-3, 3), min_size=size, max_size=size) if pairing == "slot" else SCORES)
     weight = data.draw(st.lists(st.sampled_from([0.0, 1.0, 0.5]), min_size=size, max_size=size))
     loss = PairwiseAUCLoss(surrogate, pairing=pairing, normalizer=normalizer)(
         torch.tensor(known, dtype=torch.float64),
@@ -92,10 +89,7 @@ def test_dtype_is_kept(pairing, dtype):
     scores = torch.tensor([0.5, 1.0], dtype=dtype)
     for weight in (None, torch.tensor([True, False]), torch.tensor([1, 0])):
         for normalizer in ("pairs", "hits"):
-            assert (
-                PairwiseAUCLoss(pairing=pairing, normalizer=normalizer)(scores, scores, weight=weight).dtype
-                == dtype
-            )
+            assert PairwiseAUCLoss(pairing=pairing, normalizer=normalizer)(scores, scores, weight=weight).dtype == dtype
 
 
 @pytest.mark.parametrize("normalizer", ["pairs", "hits"])
@@ -225,6 +219,4 @@ def test_two_gathering_processes_equal_one(tmp_path):
 def test_square_is_recognised_behind_a_margin():
     known, unknown = torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
     quadratic = PairwiseAUCLoss(lambda t: square(t, 2.0), pairing="all")(known, unknown)
-    torch.testing.assert_close(
-        PairwiseAUCLoss(make_surrogate("square", 2.0), pairing="all")(known, unknown), quadratic
-    )
+    torch.testing.assert_close(PairwiseAUCLoss(make_surrogate("square", 2.0), pairing="all")(known, unknown), quadratic)

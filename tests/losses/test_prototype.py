@@ -28,9 +28,7 @@ def distances(points, per_class=1):
 
 
 def dots():
-    return [
-        [sum(a * b for a, b in zip(x, p, strict=True)) for p in POINTS.tolist()] for x in FEATURES.tolist()
-    ]
+    return [[sum(a * b for a, b in zip(x, p, strict=True)) for p in POINTS.tolist()] for x in FEATURES.tolist()]
 
 
 def cross_entropy(scores, smoothing=0.0):
@@ -56,9 +54,7 @@ def scaled(table, factor):
 
 
 def test_distances_by_double_loop():
-    assert squared_distance(FEATURES, POINTS).tolist() == [
-        pytest.approx(row) for row in distances(POINTS.tolist())
-    ]
+    assert squared_distance(FEATURES, POINTS).tolist() == [pytest.approx(row) for row in distances(POINTS.tolist())]
     assert dot_distance(FEATURES, POINTS).tolist() == [pytest.approx(row) for row in dots()]
 
 

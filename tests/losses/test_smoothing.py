@@ -45,9 +45,7 @@ def test_zero_is_plain_cross_entropy():
 def test_gradcheck_and_dtype():
     logits = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     target = torch.tensor([0, 2, 1, 1])
-    assert torch.autograd.gradcheck(
-        lambda z: smoothed_cross_entropy(z, target, smoothing=0.4), logits.requires_grad_()
-    )
+    assert torch.autograd.gradcheck(lambda z: smoothed_cross_entropy(z, target, smoothing=0.4), logits.requires_grad_())
     assert smoothed_cross_entropy(logits.bfloat16(), target, smoothing=0.4).dtype == torch.bfloat16
 
 

@@ -7,10 +7,7 @@ from openauc.methods.openauc import OpenAUC
 
 
 def both(backbone, **options):
-    return [
-        kind(backbone, 3, rng=np.random.default_rng(0), lam=1.0, **options).eval()
-        for kind in (AccAUC, OpenAUC)
-    ]
+    return [kind(backbone, 3, rng=np.random.default_rng(0), lam=1.0, **options).eval() for kind in (AccAUC, OpenAUC)]
 
 
 def test_misclassified_samples_are_ranked_as_well(backbone, images):

@@ -27,6 +27,4 @@ def test_loss_uses_its_options(backbone, rng, images, labels):
         smoothing=0.1,
     )
     assert method.loss(images, labels).item() == pytest.approx(expected.item())
-    assert (
-        method.diagnostics()["known_accuracy"] == (method.logits(images).argmax(1) == labels).double().mean()
-    )
+    assert method.diagnostics()["known_accuracy"] == (method.logits(images).argmax(1) == labels).double().mean()

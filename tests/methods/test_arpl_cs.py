@@ -54,9 +54,7 @@ def test_loss_with_generated_images(method, images, labels):
     fakes = images.flip(0)
     with branch(method.backbone, 1):
         features = method.backbone(fakes)
-    expected = ARPL.loss(method, images, labels) + 0.1 * confusion_loss(
-        squared_distance(features, method.points)
-    )
+    expected = ARPL.loss(method, images, labels) + 0.1 * confusion_loss(squared_distance(features, method.points))
     torch.testing.assert_close(method(images, labels, fakes), expected)
 
 
@@ -96,9 +94,7 @@ def test_a_confusing_batch_steps_all_three_as_written_by_hand(method, images, la
     twin.zero_grad()
     loss = ARPL.loss(twin, images, labels)
     with branch(twin.backbone, 1):
-        loss = loss + 0.1 * confusion_loss(
-            squared_distance(twin.backbone(twin.generator(noise[1])), twin.points)
-        )
+        loss = loss + 0.1 * confusion_loss(squared_distance(twin.backbone(twin.generator(noise[1])), twin.points))
     loss.backward()
     classifier.step()
 

@@ -63,9 +63,7 @@ def test_make_method_expands_a_preset_and_lets_options_win(backbone, rng):
 
 
 def test_unknown_options_and_presets_are_refused(backbone, rng):
-    with pytest.raises(
-        ValueError, match=r"option of OpenAUC is 'lamb'; expected one of 'lam', .* Did you mean 'lam'"
-    ):
+    with pytest.raises(ValueError, match=r"option of OpenAUC is 'lamb'; expected one of 'lam', .* Did you mean 'lam'"):
         make_method("openauc", backbone, 3, rng=rng, method_args={"lamb": 0.1})
     with pytest.raises(ValueError, match="option of Softmax is 'rng'"):
         make_method("softmax", backbone, 3, rng=rng, method_args={"rng": 1})

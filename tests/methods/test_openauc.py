@@ -101,13 +101,9 @@ def test_all_pairs_by_hand(surrogate, score_space, normalizer, backbone, images)
         return 1 - torch.softmax(z, 0).max() if score_space == "probability" else -z.max()
 
     correct = logits.argmax(1) == labels
-    total = sum(
-        SURROGATES[surrogate](r(u) - r(logits[i]), margin=0.8) for i in range(8) if correct[i] for u in mixed
-    )
+    total = sum(SURROGATES[surrogate](r(u) - r(logits[i]), margin=0.8) for i in range(8) if correct[i] for u in mixed)
     count = (8 if normalizer == "pairs" else int(correct.sum())) * len(mixed)
-    torch.testing.assert_close(
-        method.loss(images, labels), F.cross_entropy(logits, labels) + 0.1 * total / count
-    )
+    torch.testing.assert_close(method.loss(images, labels), F.cross_entropy(logits, labels) + 0.1 * total / count)
 
 
 @pytest.mark.parametrize("cut", ["input", "block1", "features"])
@@ -154,11 +150,7 @@ def test_real_unknown_images(pairing, backbone, images, labels):
     unknown = torch.rand(8, 3, 8, 8, generator=torch.Generator().manual_seed(9))
     logits, other = method.logits(images), method.logits(unknown)
     correct = (logits.argmax(1) == labels).float()
-    gap = (
-        (-other.amax(1) + logits.amax(1))
-        if pairing != "all"
-        else (-other.amax(1)[None] + logits.amax(1)[:, None])
-    )
+    gap = (-other.amax(1) + logits.amax(1)) if pairing != "all" else (-other.amax(1)[None] + logits.amax(1)[:, None])
     weight = correct if pairing != "all" else correct[:, None]
     expected = F.cross_entropy(logits, labels) + (weight * (1 - gap) ** 2).mean()
     torch.testing.assert_close(method(images, labels, unknown), expected)

@@ -10,7 +10,7 @@ import sklearn.metrics
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import UNKNOWN, Triple, order_preserving, random_triple, triples
+from strategies import UNKNOWN, Triple, order_preserving, random_triple, scores, triples
 
 from openauc.metrics import decision
 from openauc.metrics._kernel import rank, read_samples
@@ -40,7 +40,7 @@ AT_THRESHOLD = {
 }
 every_metric = pytest.mark.parametrize("metric", [m for m, _ in AT_THRESHOLD.values()], ids=AT_THRESHOLD.keys())
 
-# At 0.5: class 0 is found, class 1 is once rejected and once called 0, the unknown sample is accepted as class 1.
+# At 0.5: class 0 is found, class 1 is once rejected and once called 0, the unknown sample is called class 1.
 HAND = ([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3])
 
 
@@ -56,8 +56,8 @@ def values_at(triple: tuple[object, ...], threshold: float, **options: object) -
 def triples_with_threshold(draw):
     """A threshold on, between or outside the scores."""
     triple = draw(triples())
-    between = st.floats(allow_nan=False)
-    return triple, draw(st.sampled_from([*triple.open_score.tolist(), np.inf, -np.inf]) | between)
+    elsewhere = scores(triple.open_score.dtype.type)
+    return triple, draw(st.sampled_from([*triple.open_score.tolist(), np.inf, -np.inf]) | elsewhere)
 
 
 # --- one threshold --------------------------------------------------------------------------------------
@@ -88,7 +88,13 @@ def test_classes_without_samples_count_when_they_are_listed(case):
     classes = [*triple.classes, 17, 23]
     matrix = oracles.confusion(*triple.lists, threshold, classes)
     assert confusion_matrix(*triple, threshold=threshold, classes=classes[::-1]).matrix.tolist() == matrix
-    for name in ("macro_f_score", "micro_f_score", "youden_index", "micro_youden_index", "normalized_accuracy"):
+    for name in (
+        "macro_f_score",
+        "micro_f_score",
+        "youden_index",
+        "micro_youden_index",
+        "normalized_accuracy",
+    ):
         metric, oracle = AT_THRESHOLD[name]
         assert metric(*triple, threshold=threshold, classes=classes) == close(oracle(matrix)), name
 
@@ -132,7 +138,10 @@ def test_the_order_of_the_samples_does_not_matter(case, random):
         (partial(open_set_f_score, average="micro"), 1 / 3),  # 1 hit, 3 accepted, 3 known
         (youden_index, 1 / 2 - (1 / 3 + 1 / 2) / 2),  # FP: 1 of 3 for class 0, 1 of 2 for class 1
         (partial(youden_index, average="micro"), 1 / 3 - 2 / 5),
-        (normalized_accuracy, 0.5 * (8 - 4) / 8),  # AKS: 2 FP and 2 FN in 2 x 4; AUS: the one rejected is known
+        (
+            normalized_accuracy,
+            0.5 * (8 - 4) / 8,
+        ),  # AKS: 2 FP and 2 FN in 2 x 4; AUS: the one rejected is known
         (partial(normalized_accuracy, weight=1.0), 1 / 2),
         (partial(normalized_accuracy, weight=0.25, aus="accuracy"), 1 / 8),
         (unknown_tpr, 0.0),
@@ -156,6 +165,23 @@ def test_only_scores_above_the_threshold_are_rejected():
     assert unknown_tpr(*triple, threshold=0.5) == unknown_fpr(*triple, threshold=0.5) == 0.0
     below = np.nextafter(0.5, 0.0)
     assert unknown_tpr(*triple, threshold=below) == unknown_fpr(*triple, threshold=below) == 1.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("score", "threshold"),
+    [
+        (np.float32(0.1), 0.1),  # 0.1 in single precision is a little more than 0.1
+        (np.float16(0.7), 0.6997),
+        (np.float32(0.0), -1e-126),  # would be -0.0 in single precision
+        (np.float32(np.inf), 1e300),  # would be inf in single precision
+    ],
+)
+def test_the_threshold_is_not_rounded_to_the_type_of_the_scores(score, threshold):
+    assert float(score) > threshold
+    triple = ([0, -1], [0, 0], np.array([score, score]))
+    assert confusion_matrix(*triple, threshold=threshold).matrix.tolist() == [[0, 1], [0, 1]]
+    assert unknown_tpr(*triple, threshold=threshold) == 1.0
 
 
 def test_rejecting_everything_and_nothing():
@@ -244,7 +270,9 @@ def test_bad_triples(metric, triple, message):
 
 
 @pytest.mark.parametrize(
-    "metric", [*(metric for metric, _ in AT_THRESHOLD.values()), confusion_matrix], ids=[*AT_THRESHOLD, "confusion"]
+    "metric",
+    [*(metric for metric, _ in AT_THRESHOLD.values()), confusion_matrix],
+    ids=[*AT_THRESHOLD, "confusion"],
 )
 def test_nan_is_no_threshold(metric):
     with pytest.raises(ValueError, match="threshold is NaN; pass a number"):
@@ -254,14 +282,20 @@ def test_nan_is_no_threshold(metric):
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
-        (partial(open_set_f_score, threshold=0, average="weighted"), "average is 'weighted'; expected one of"),
+        (
+            partial(open_set_f_score, threshold=0, average="weighted"),
+            "average is 'weighted'; expected one of",
+        ),
         (partial(youden_index, threshold=0, average="Macro"), "average is 'Macro'.*Did you mean 'macro'"),
         (partial(normalized_accuracy, threshold=0, weight=1.5), r"weight is 1.5; expected a fraction"),
         (partial(normalized_accuracy, threshold=0, weight=-0.1), r"weight is -0.1; expected a fraction"),
         (partial(normalized_accuracy, threshold=0, aus="recall"), "aus is 'recall'; expected one of"),
         (partial(threshold_sweep, weight=50), "weight is 50; expected a fraction"),
         (partial(threshold_sweep, aus="acuracy"), "aus is 'acuracy'.*Did you mean 'accuracy'"),
-        (partial(open_set_f_score, threshold=0, classes=[0]), "y_true contains 1, which is not among the given classes"),
+        (
+            partial(open_set_f_score, threshold=0, classes=[0]),
+            "y_true contains 1, which is not among the given classes",
+        ),
         (partial(confusion_matrix, threshold=0, classes=[1]), "y_true contains 0, which is not among"),
         (partial(threshold_sweep, classes=[0, 10**9]), "y_true contains 1, which is not among"),
     ],
@@ -409,7 +443,7 @@ def test_height_of_a_sweep_against_the_threshold_is_a_number_everywhere():
 
 def test_unknown_names_of_the_sweep():
     sweep = threshold_sweep(*HAND)
-    with pytest.raises(ValueError, match="metric is 'f_score'; expected one of 'macro_f_score'.*Did you mean"):
+    with pytest.raises(ValueError, match=r"metric is 'f_score'; expected one of 'macro_f_score'.*Did you mean"):
         sweep.best("f_score")
     with pytest.raises(ValueError, match="metric is 'openauc'; expected one of"):
         sweep.curve("openauc")
@@ -461,7 +495,9 @@ def test_ratio_counts_nothing_out_of_nothing_as_0():
 def test_classes_are_numbered_alike_by_lookup_and_by_search(offset):
     triple = random_triple(500, n_classes=7)
     shifted = Triple(
-        np.where(triple.y_true == UNKNOWN, UNKNOWN, triple.y_true * 3 + offset), triple.y_pred * 3 + offset, triple.open_score
+        np.where(triple.y_true == UNKNOWN, UNKNOWN, triple.y_true * 3 + offset),
+        triple.y_pred * 3 + offset,
+        triple.open_score,
     )
     plain, coded = encode(read_samples(*triple)), encode(read_samples(*shifted))
     assert coded.classes.tolist() == [3 * c + offset for c in range(7)]

@@ -1,5 +1,7 @@
-"""The kernel: both backends give the same result to the last bit, on every distribution that could trip one of them."""
+"""The kernel: both backends agree to the last bit, on every distribution that could trip one of them."""
 
+import importlib
+import importlib.util
 import os
 import sys
 
@@ -480,8 +482,8 @@ def test_the_uncompiled_loops_of_the_bootstrap(interpreted, monkeypatch):
         assert np.array_equal(mine, other)
     cell = np.arange(60) % 5 - 1
     assert np.array_equal(*on_both(monkeypatch, lambda: tally(by_numpy, cell, 4)))
+    table = ranking.table
     for from_top in (False, True):
-        table = ranking.table
         assert np.array_equal(
             *on_both(monkeypatch, lambda f=from_top: average_precision_sum(table.known, table.unknown, from_top=f))
         )
@@ -515,8 +517,8 @@ def not_loaded(monkeypatch):
     """numba is installed, but `_fast` has not been imported yet; importing is recorded, not done."""
     imported = []
     monkeypatch.delitem(sys.modules, _kernel._FAST)
-    monkeypatch.setattr("importlib.import_module", lambda name: imported.append(name) or _fast)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr(importlib, "import_module", lambda name: imported.append(name) or _fast)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
     return imported
 
@@ -540,7 +542,7 @@ def test_the_compiled_loops_are_imported_when_they_pay(monkeypatch, not_loaded, 
 
 
 def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert fast_backend(1 << 30) is None
     assert not_loaded == []
 
@@ -561,7 +563,7 @@ def test_once_imported_they_serve_smaller_inputs(monkeypatch, work, used):
 
 def test_a_wrong_backend_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAUC_BACKEND", "nunba")
-    with pytest.raises(ValueError, match="OPENAUC_BACKEND is 'nunba'; expected one of .* Did you mean 'numba'"):
+    with pytest.raises(ValueError, match=r"OPENAUC_BACKEND is 'nunba'; expected one of .* Did you mean 'numba'"):
         openauc_score([0, -1], [0, 0], [0, 1])
 
 

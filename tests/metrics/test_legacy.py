@@ -237,14 +237,10 @@ def test_oscr_of_tied_scores_depends_on_the_order_of_the_samples():
 def test_oscr_sees_known_samples_first_wherever_they_stand():
     y_true, y_pred, score = np.array([-1, 0, -1, 1, 0]), np.array([0, 0, 1, 1, 1]), np.ones(5)
     known_first = np.argsort(y_true == -1, kind="stable")
-    assert arpl_oscr(y_true, y_pred, score) == arpl_oscr(
-        y_true[known_first], y_pred[known_first], score[known_first]
-    )
+    assert arpl_oscr(y_true, y_pred, score) == arpl_oscr(y_true[known_first], y_pred[known_first], score[known_first])
 
 
-@pytest.mark.parametrize(
-    "n", [1, 3, 8]
-)  # up to 16 samples numpy's default sort leaves a constant array alone
+@pytest.mark.parametrize("n", [1, 3, 8])  # up to 16 samples numpy's default sort leaves a constant array alone
 def test_constant_scores_earn_nothing_with_arpl_and_half_with_us(n):
     triple = [0] * n + [-1] * n, [0] * 2 * n, [0.3] * 2 * n
     assert arpl_oscr(*triple) == 0.0
@@ -252,9 +248,7 @@ def test_constant_scores_earn_nothing_with_arpl_and_half_with_us(n):
     assert openauc_score(*triple) == auroc_score(*triple) == 0.5
 
 
-@pytest.mark.parametrize(
-    "metric", [arpl_auroc, arpl_tnr_at_tpr, arpl_detection_accuracy, arpl_auin, arpl_auout]
-)
+@pytest.mark.parametrize("metric", [arpl_auroc, arpl_tnr_at_tpr, arpl_detection_accuracy, arpl_auin, arpl_auout])
 @given(triple=triples())
 def test_arpl_companions_follow_the_sweep(metric, triple):
     assert metric(*triple) == near(slow_arpl(*triple)[metric])
@@ -414,12 +408,8 @@ def test_names_are_swapped(triple):
     y_true, y_pred, score = triple
     squashed = np.array(float32_sigmoid(score))
     found = openauc_code_f_scores(*triple)
-    assert found.ma == near(
-        open_set_f_score(y_true, y_pred, squashed, threshold=found.ma_threshold, average="micro")
-    )
-    assert found.mi == near(
-        open_set_f_score(y_true, y_pred, squashed, threshold=found.mi_threshold, average="macro")
-    )
+    assert found.ma == near(open_set_f_score(y_true, y_pred, squashed, threshold=found.ma_threshold, average="micro"))
+    assert found.mi == near(open_set_f_score(y_true, y_pred, squashed, threshold=found.mi_threshold, average="macro"))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
@@ -540,9 +530,7 @@ def test_legacy_metrics_do_not_warn_about_the_direction_of_the_score():
 
 
 @pytest.mark.parametrize("name", LEGACY)
-@pytest.mark.parametrize(
-    ("y_true", "missing"), [([0, 0], "no unknown sample"), ([-1, -1], "no known sample")]
-)
+@pytest.mark.parametrize(("y_true", "missing"), [([0, 0], "no unknown sample"), ([-1, -1], "no known sample")])
 def test_one_sided_data_are_refused(name, y_true, missing):
     with pytest.raises(ValueError, match=missing):
         LEGACY[name].function(y_true, [0, 0], [0.1, 0.2])

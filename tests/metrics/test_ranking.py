@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -338,8 +339,7 @@ def test_area_of_the_roc_curve_is_auroc(triple):
 def test_partial_areas_add_up(ties, triple, a, b):
     cuts = sorted({0.0, a, b, 1.0})
     parts = [
-        (high - low) * openauc_score(*triple, ties=ties, min_ofpr=low, max_ofpr=high)
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True)
+        (high - low) * openauc_score(*triple, ties=ties, min_ofpr=low, max_ofpr=high) for low, high in pairwise(cuts)
     ]
     assert sum(parts) == close(openauc_score(*triple, ties=ties))
 
@@ -356,7 +356,7 @@ def test_the_full_range_is_openauc(ties, triple):
 
 @given(triples(), fractions())
 def test_partial_openauc_grows_with_the_range(triple, high):
-    """COTPR never falls, so its mean over a longer range from 0 is no smaller, and never above the accuracy."""
+    """COTPR never falls, so its mean over a longer range from 0 is no smaller, nor above the accuracy."""
     partial_value = openauc_score(*triple, max_ofpr=high)
     assert partial_value <= openauc_score(*triple) + 1e-12
     assert partial_value <= closed_set_accuracy(*triple) + 1e-12
@@ -398,7 +398,10 @@ def test_roc_curve_from_accept_all_to_reject_all(triple):
 def test_curves_name_their_axes():
     assert oscr_curve(*HAND).x_label == "unknown accepted (OFPR)"
     assert oscr_curve(*HAND).y_label == "known correct and accepted (COTPR)"
-    assert (roc_curve(*HAND).x_label, roc_curve(*HAND).y_label) == ("known rejected (FPR)", "unknown rejected (TPR)")
+    assert (roc_curve(*HAND).x_label, roc_curve(*HAND).y_label) == (
+        "known rejected (FPR)",
+        "unknown rejected (TPR)",
+    )
 
 
 # --- kinds of input -------------------------------------------------------------------------------------
@@ -414,7 +417,10 @@ INPUTS = {
     "float labels": (np.array(HAND[0], dtype=np.float32), np.array(HAND[1], dtype=np.float64), HAND[2]),
     "names": ([NAMES[t] for t in HAND[0]], [NAMES[p] for p in HAND[1]], HAND[2]),
     "pandas": tuple(pd.Series(part, index=list("edcba")) for part in HAND),
-    "pandas nullable": (*(pd.Series(p, dtype="Int64") for p in HAND[:2]), pd.Series(HAND[2], dtype="Float64")),
+    "pandas nullable": (
+        *(pd.Series(p, dtype="Int64") for p in HAND[:2]),
+        pd.Series(HAND[2], dtype="Float64"),
+    ),
     "torch": (*map(torch.tensor, HAND[:2]), torch.tensor(HAND[2], requires_grad=True)),
     "bfloat16": (*map(torch.tensor, HAND[:2]), torch.tensor(HAND[2], dtype=torch.bfloat16)),
     "not contiguous": tuple(np.repeat(part, 2)[::2] for part in HAND),
@@ -435,7 +441,10 @@ def test_any_container_gives_the_same_value(metric, triple):
 def test_any_label_may_mark_unknown(metric, unknown_label):
     y_true, y_pred, score = HAND
     if isinstance(unknown_label, str):
-        y_true, y_pred = ["cat" if t == 0 else "dog" for t in y_true], ["cat" if p == 0 else "dog" for p in y_pred]
+        y_true, y_pred = (
+            ["cat" if t == 0 else "dog" for t in y_true],
+            ["cat" if p == 0 else "dog" for p in y_pred],
+        )
         y_true[3:] = [unknown_label] * 2
     else:
         y_true = [*y_true[:3], unknown_label, unknown_label]
@@ -511,7 +520,7 @@ def test_curves_need_both_sides(metric):
 
 @every_metric
 def test_mixed_label_types(metric):
-    with pytest.raises(TypeError, match="y_true holds names .* but y_pred holds integers"):
+    with pytest.raises(TypeError, match=r"y_true holds names .* but y_pred holds integers"):
         metric(["cat", "-1"], [0, 0], [1, 2])
     with pytest.raises(TypeError, match="unknown_label is 'other' but y_true holds integers"):
         metric([0, -1], [0, 0], [1, 2], unknown_label="other")
@@ -544,7 +553,11 @@ def test_bad_options(metric, message):
 # --- a score that points the wrong way ------------------------------------------------------------------
 
 REVERSED = ([0, 0, -1, -1], [0, 0, 0, 0], [3, 4, 1, 2])
-REVERSED_ABOVE_HALF = ([0] * 4 + [-1] * 4, [0] * 8, [5, 5, 5, 5, 1, 2, 3, 9])  # AUROC 0.25, COTPR 1 at the end
+REVERSED_ABOVE_HALF = (
+    [0] * 4 + [-1] * 4,
+    [0] * 8,
+    [5, 5, 5, 5, 1, 2, 3, 9],
+)  # AUROC 0.25, COTPR 1 at the end
 
 
 def warned_by(metric, *triple) -> list[warnings.WarningMessage]:
@@ -627,8 +640,7 @@ def test_a_weighted_table_is_the_table_of_repeated_samples(triple, seed):
         weights[:, np.flatnonzero((ranked.kind == UNKNOWN_KIND) == kind)[0]] += 1
     weighted = weighted_table(ranked, weights, Scratch())
     tables = [
-        rank(read_samples(*(part[np.repeat(ranked.order, weight)] for part in triple))).table
-        for weight in weights
+        rank(read_samples(*(part[np.repeat(ranked.order, weight)] for part in triple))).table for weight in weights
     ]
     for name, formula in FORMULAS.items():
         expected = [float(formula(table)) for table in tables]
@@ -649,3 +661,56 @@ def test_the_columns_of_a_table_are_found_for_every_replicate():
     assert ranking.column_at_tpr(table, 1.0, "known").tolist() == [1, 3]
     assert ranking.column_at_fpr(table, 0.5).tolist() == [2, 1]
     assert ranking.detection_accuracies(table).tolist() == [[0.5, 1.0, 0.75, 0.5], [0.5, 0.25, 0.25, 0.5]]
+
+
+def test_detection_accuracy_at_one_column():
+    table = rank(read_samples(*random_triple(40, decimals=1))).table
+    for column, value in enumerate(ranking.detection_accuracies(table)):
+        assert ranking.detection_accuracy_at(table, column) == value
+
+
+# --- placements -----------------------------------------------------------------------------------------
+
+
+@both_ties
+@pytest.mark.parametrize("with_wrong", [False, True])
+@given(triples())
+def test_placements_are_the_shares_of_pairs_each_sample_takes_part_in(ties, with_wrong, triple):
+    y_true, y_pred, score = triple.lists
+    known = [i for i, label in enumerate(y_true) if label != UNKNOWN]
+    unknown = [j for j, label in enumerate(y_true) if label == UNKNOWN]
+    kept = [with_wrong or y_true[i] == y_pred[i] for i in known]
+    tie = 0.5 if ties == "half" else 0.0
+    credit = [
+        [c * (1.0 if score[i] < score[j] else tie * (score[i] == score[j])) for j in unknown]
+        for c, i in zip(kept, known, strict=True)
+    ]
+    placements = ranking.openauc_placements(rank(read_samples(*triple)), ties, with_wrong=with_wrong)
+    assert placements.known.tolist() == close(np.mean(credit, axis=1).tolist())
+    assert placements.unknown.tolist() == close(np.mean(credit, axis=0).tolist())
+
+
+@given(triples(), fractions(zero=True), fractions())
+def test_placements_of_a_range_average_to_the_metric(triple, a, b):
+    low, high = sorted([a, b])
+    if low == high:
+        low = 0.0
+    strict = ranking.openauc_placements(rank(read_samples(*triple)), "strict", low, high)
+    expected = openauc_score(*triple, ties="strict", min_ofpr=low, max_ofpr=high)
+    assert strict.known.mean() == close(expected)
+    # Ties between the sides are linearised; without them the curve has only level and upright pieces.
+    distinct = np.arange(len(triple.y_true), dtype=float)
+    half = ranking.openauc_placements(rank(read_samples(triple.y_true, triple.y_pred, distinct)), "half", low, high)
+    expected = openauc_score(triple.y_true, triple.y_pred, distinct, min_ofpr=low, max_ofpr=high)
+    assert half.known.mean() == close(expected)
+
+
+@given(triples())
+def test_placements_of_the_aggregates_average_to_the_metric(triple):
+    ranked = rank(read_samples(*triple))
+    assert ranking.accuracy_placements(ranked).known.mean() == close(closed_set_accuracy(*triple))
+    assert not ranking.accuracy_placements(ranked).unknown.any()
+    assert ranking.acc_plus_auc_placements(ranked).known.mean() == close(acc_plus_auc(*triple))
+    # A product is linearised around the point: acc * auc + auc * acc.
+    assert ranking.acc_times_auc_placements(ranked).known.mean() == close(2 * acc_times_auc(*triple))
+    assert ranking.acc_times_auc_placements(ranked).unknown.mean() == close(acc_times_auc(*triple))

@@ -68,9 +68,7 @@ class TestMakeBackbone:
         assert make_backbone(name, width=2).feature_dim == published_dim // 32
 
     def test_generator_decides_the_weights(self):
-        first, second = (
-            make_backbone("vgg32", width=2, generator=torch.Generator().manual_seed(7)) for _ in range(2)
-        )
+        first, second = (make_backbone("vgg32", width=2, generator=torch.Generator().manual_seed(7)) for _ in range(2))
         assert torch.equal(first.conv5.weight, second.conv5.weight)
 
     def test_wrong_names(self):
@@ -87,9 +85,7 @@ class TestMakeBackbone:
 
 
 def tiny_resnet() -> nn.Module:
-    config = transformers.ResNetConfig(
-        embedding_size=4, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic"
-    )
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic")
     return transformers.ResNetModel(config)
 
 
@@ -149,9 +145,7 @@ class TestTransformers:
         assert head.bias.shape == (5,)
 
     def test_a_folder_without_a_model(self, tmp_path):
-        with pytest.raises(
-            ValueError, match=r"cannot be loaded .*pass the Hub name of an image model, or a folder"
-        ):
+        with pytest.raises(ValueError, match=r"cannot be loaded .*pass the Hub name of an image model, or a folder"):
             make_backbone(f"hf:{tmp_path}")
 
     def test_a_model_of_something_else(self, tmp_path):
@@ -202,9 +196,7 @@ class TestTimm:
         check_contract(backbone, 16)
 
     def test_images_that_do_not_fit(self):
-        with pytest.raises(
-            ValueError, match=r"TimmLike makes no feature map of 3 x 2 x 2 images .*pass another"
-        ):
+        with pytest.raises(ValueError, match=r"TimmLike makes no feature map of 3 x 2 x 2 images .*pass another"):
             TimmBackbone(TimmLike(), 2)
 
 
@@ -233,9 +225,7 @@ class TestLoadWeights:
         assert set(report.loaded) == set(expected)
         assert report.missing == report.unexpected == report.mismatched == report.ignored == ()
 
-    @pytest.mark.parametrize(
-        "prefix", ["module.", "backbone.", "module.backbone.", "encoder_q.", "module.encoder_q."]
-    )
+    @pytest.mark.parametrize("prefix", ["module.", "backbone.", "module.backbone.", "encoder_q.", "module.encoder_q."])
     def test_prefixes_and_wrapping(self, tmp_path, prefix):
         expected = filled(VGG32(width=2))
         wrapped = {"epoch": 3, "state_dict": {prefix + key: value for key, value in expected.items()}}
@@ -286,9 +276,7 @@ class TestLoadWeights:
 
         method = Classifier(ResNet50(width=1), 5, points=True)
         head = method.head.weight.clone()
-        with pytest.raises(
-            ValueError, match=r"3 missing \(points, head.weight, head.bias\); 3 unexpected \(head.0"
-        ):
+        with pytest.raises(ValueError, match=r"3 missing \(points, head.weight, head.bias\); 3 unexpected \(head.0"):
             load_weights(method, tmp_path / "moco.pth.tar")
         report = load_weights(method, tmp_path / "moco.pth.tar", allow_missing_head=True)
         assert equal(method.backbone.state_dict(), encoder)
@@ -329,9 +317,7 @@ class TestLoadWeights:
             ),
         ],
     )
-    def test_what_does_not_fit_is_named_and_nothing_is_loaded(
-        self, tmp_path, change, message, allow_missing_head
-    ):
+    def test_what_does_not_fit_is_named_and_nothing_is_loaded(self, tmp_path, change, message, allow_missing_head):
         state = filled(VGG32(width=2)) | {"fc.weight": torch.ones(3, 4)}
         change(state)
         save_file(state, tmp_path / "odd.safetensors")
@@ -369,9 +355,7 @@ def tiny_imagenet_validation(classes: list[int], per_class: int) -> tuple[Tensor
     pixels = np.stack([np.asarray(Image.open(io.BytesIO(row["bytes"])).convert("RGB")) for row in encoded])
     x = torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255
     mean, std = torch.tensor([0.4914, 0.4822, 0.4465]), torch.tensor([0.2023, 0.1994, 0.2010])
-    return (x - mean[:, None, None]) / std[:, None, None], torch.arange(len(classes)).repeat_interleave(
-        per_class
-    )
+    return (x - mean[:, None, None]) / std[:, None, None], torch.arange(len(classes)).repeat_interleave(per_class)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the published checkpoints are not at hand")

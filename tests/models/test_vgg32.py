@@ -18,9 +18,7 @@ def seeded(seed: int) -> torch.Generator:
 def test_published_parameter_count(num_classes):
     backbone = VGG32()
     unused_bn10 = 256
-    assert (
-        count(backbone) + count(backbone.make_head(num_classes)) + unused_bn10 == 999_360 + 128 * num_classes
-    )
+    assert count(backbone) + count(backbone.make_head(num_classes)) + unused_bn10 == 999_360 + 128 * num_classes
 
 
 def test_published_key_names():

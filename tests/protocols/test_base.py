@@ -40,9 +40,7 @@ def test_labels_are_positions_and_unknown_test_images_come_last(small: Protocol,
     assert data.num_classes == 3
     assert data.class_names == ("h", "b", "e")
     # Grey values of row r are r, and row r is digit r % 10.
-    np.testing.assert_array_equal(
-        np.array([7, 1, 4])[data.train_labels], np.array(red(data.train_images)) % 10
-    )
+    np.testing.assert_array_equal(np.array([7, 1, 4])[data.train_labels], np.array(red(data.train_images)) % 10)
     assert sorted(data.train_labels.tolist()) == [0] * 8 + [1] * 8 + [2] * 8
     assert data.test_labels.tolist() == [1, 2, 0] * 4 + [-1] * 8
     assert (np.array(red(data.test_images)) % 10).tolist() == [1, 4, 7] * 4 + [0, 9] * 4
@@ -119,9 +117,7 @@ def test_parts_are_read_once_and_only_when_asked_for() -> None:
     assert source.asked == [("train", (2, 0)), ("test", (2, 0)), ("test", (1,))]
 
 
-def test_the_test_part_needs_no_training_files(
-    write_parquet: WriteParquet, tmp_path: Path, offline: None
-) -> None:
+def test_the_test_part_needs_no_training_files(write_parquet: WriteParquet, tmp_path: Path, offline: None) -> None:
     write_parquet("mnist/test-00000-of-00001.parquet", [0, 1, 2])
     data = protocol(Split((0, 1), (2,))).load(0, root=tmp_path)
     assert data.test_labels.tolist() == [0, 1, -1]
@@ -270,17 +266,13 @@ def test_a_protocol_is_checked() -> None:
         protocol(split, known_source="mnits")
 
 
-def test_classes_without_images_are_named(
-    small: Protocol, tmp_path: Path, write_parquet: WriteParquet
-) -> None:
+def test_classes_without_images_are_named(small: Protocol, tmp_path: Path, write_parquet: WriteParquet) -> None:
     data = protocol(Split((7, 11), (0, *range(20, 27)))).load(0, root=tmp_path)
     with pytest.raises(ValueError, match=r"1 of the 2 classes have no training image \(ids 11\)"):
         _ = data.train_images
     with pytest.raises(ValueError, match=r"1 of the 2 classes have no known test image \(ids 11\)"):
         _ = data.test_images
-    with pytest.raises(
-        ValueError, match=r"7 of the 8 classes have no unknown test image \(ids 20, .* 24, \.\.\.\)"
-    ):
+    with pytest.raises(ValueError, match=r"7 of the 8 classes have no unknown test image \(ids 20, .* 24, \.\.\.\)"):
         _ = protocol(Split((7,), (0, *range(20, 27)))).load(0, root=tmp_path).test_images
 
 
@@ -326,9 +318,7 @@ def test_duplicate_splits_compare_sets_of_known_classes() -> None:
 
 
 def test_from_folder(image_folder: Path) -> None:
-    zoo = Protocol.from_folder(
-        image_folder, known=["dog", "ant"], unknown=["cat"], image_size=5, test_share=0.4
-    )
+    zoo = Protocol.from_folder(image_folder, known=["dog", "ant"], unknown=["cat"], image_size=5, test_share=0.4)
     data = zoo.load(0, validation=0.5)
     assert data.class_names == ("dog", "ant")
     assert isinstance(data.train_images, LazyImages)
@@ -341,9 +331,7 @@ def test_from_folder(image_folder: Path) -> None:
 
 def test_from_folder_keeps_its_test_part_whatever_the_seed_of_load(image_folder: Path) -> None:
     def tested(load_seed: int, folder_seed: int) -> list[int]:
-        zoo = Protocol.from_folder(
-            image_folder, known=["ant"], unknown=["cat"], image_size=5, seed=folder_seed
-        )
+        zoo = Protocol.from_folder(image_folder, known=["ant"], unknown=["cat"], image_size=5, seed=folder_seed)
         return red(zoo.load(0, seed=load_seed).test_images)
 
     assert tested(0, 0) == tested(1, 0)

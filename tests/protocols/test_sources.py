@@ -38,9 +38,7 @@ def read(source: Source, part: Any = "train", classes: Any = range(10), **option
 # Parquet: what is read
 
 
-def test_parquet_gives_rgb_arrays_and_labels_in_file_order(
-    write_parquet: WriteParquet, tmp_path: Path
-) -> None:
+def test_parquet_gives_rgb_arrays_and_labels_in_file_order(write_parquet: WriteParquet, tmp_path: Path) -> None:
     write_parquet("mnist/train-00000-of-00001.parquet", [3, 1, 4, 1])
     images, labels = read(MNIST, root=tmp_path)
     assert isinstance(images, np.ndarray)
@@ -108,9 +106,7 @@ def test_names_of_files_and_columns_as_on_the_hub(
     assert source.class_names(root=tmp_path) == ("zero", "one")
 
 
-def test_another_configuration_of_the_same_repository_is_left_out(
-    write_parquet: WriteParquet, tmp_path: Path
-) -> None:
+def test_another_configuration_of_the_same_repository_is_left_out(write_parquet: WriteParquet, tmp_path: Path) -> None:
     write_parquet("svhn/full_numbers/train-00000-of-00001.parquet", [7])
     write_parquet("svhn/cropped_digits/train-00000-of-00001.parquet", [8])
     assert read(SOURCES["svhn"], root=tmp_path).labels.tolist() == [8]
@@ -140,9 +136,7 @@ def test_a_missing_part_without_root_says_how_to_name_one(offline: None) -> None
 
 
 def test_a_missing_part_that_is_not_on_the_hub(tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"no canonical copy on the Hub.*'label', into .*cub.*from_folder"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no canonical copy on the Hub.*'label', into .*cub.*from_folder"):
         read(SOURCES["cub"], root=tmp_path, image_size=32)
 
 
@@ -151,9 +145,7 @@ def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
         read(MNIST, root=tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    "present", [["train-00000-of-00002"], ["train-00000-of-00001", "train-00000-of-00002"]]
-)
+@pytest.mark.parametrize("present", [["train-00000-of-00002"], ["train-00000-of-00001", "train-00000-of-00002"]])
 def test_an_incomplete_set_of_shards(write_parquet: WriteParquet, tmp_path: Path, present: list[str]) -> None:
     for stem in present:
         write_parquet(f"mnist/{stem}.parquet", [0])

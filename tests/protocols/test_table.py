@@ -20,9 +20,7 @@ def test_get_protocol_takes_names_and_protocols() -> None:
 
 @pytest.mark.parametrize(("name", "near"), [("cifar-10", "cifar10"), ("tiny-imagenet", "tinyimagenet")])
 def test_get_protocol_suggests_a_name(name: str, near: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"protocol is '{name}'; expected one of .* Did you mean '{near}'\?"
-    ):
+    with pytest.raises(ValueError, match=rf"protocol is '{name}'; expected one of .* Did you mean '{near}'\?"):
         get_protocol(name)
 
 
@@ -43,9 +41,7 @@ def test_five_splits_of_the_published_sizes(name: str, known: int, unknown: int)
     assert sizes == [(known, unknown)] * 5
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "groups"), [("cub", 100, (32, 34, 34)), ("aircraft", 50, (20, 17, 13))]
-)
+@pytest.mark.parametrize(("name", "known", "groups"), [("cub", 100, (32, 34, 34)), ("aircraft", 50, (20, 17, 13))])
 def test_one_split_by_difficulty(name: str, known: int, groups: tuple[int, ...]) -> None:
     (split,) = PROTOCOLS[name].splits
     assert len(split.known) == known
@@ -81,12 +77,8 @@ def test_splits_are_the_published_ones(name: str) -> None:
     published = json.loads(REFERENCE.read_text())["datasets"][name]
     protocol: Protocol = PROTOCOLS[name]
     if name in LEGACY:
-        assert [list(split.known) for split in protocol.splits] == [
-            one["known"] for one in published["splits"]
-        ]
-        assert [list(split.unknown) for split in protocol.splits] == [
-            one["unknown"] for one in published["splits"]
-        ]
+        assert [list(split.known) for split in protocol.splits] == [one["known"] for one in published["splits"]]
+        assert [list(split.unknown) for split in protocol.splits] == [one["unknown"] for one in published["splits"]]
         keys = ("n_train_known", "n_test_known", "n_test_unknown")
         assert [tuple(size) for size in protocol.sizes] == [
             tuple(one[key] for key in keys) for one in published["splits"]

@@ -229,9 +229,7 @@ def test_test_transform_against_pillow(normalize: bool) -> None:
     for image, result in zip(images, ours, strict=True):
         expected = from_pillow(to_pillow(image).resize((16, 16), Image.Resampling.BILINEAR)).double() / 255
         if normalize:
-            expected = (expected - torch.tensor(augment.MEAN).view(3, 1, 1)) / torch.tensor(augment.STD).view(
-                3, 1, 1
-            )
+            expected = (expected - torch.tensor(augment.MEAN).view(3, 1, 1)) / torch.tensor(augment.STD).view(3, 1, 1)
         torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-5)
 
 

@@ -28,7 +28,8 @@ LowerIsUnknown = Annotated[
     bool, typer.Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")
 ]
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")
+    str | None,
+    typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON."),
 ]
 Level = Annotated[float, typer.Option(help="Level of the intervals.")]
 Seed = Annotated[int, typer.Option(help="Seed of bootstrap and permutations.")]
@@ -87,7 +88,8 @@ def evaluate(
 def compare(
     files: Files,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy.")
+        list[str] | None,
+        typer.Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy."),
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="Compare every file with this one only.")] = None,
     json_out: Json = None,
@@ -149,7 +151,8 @@ def threshold(
         ),
     ] = "known_acceptance=0.95",
     confidence: Annotated[
-        float | None, typer.Option(help="Hold the share with this confidence over validation sets, not on average.")
+        float | None,
+        typer.Option(help="Hold the share with this confidence over validation sets, not on average."),
     ] = None,
     cost: Annotated[
         list[str] | None,
@@ -188,9 +191,7 @@ def threshold(
 # --- reading options ------------------------------------------------------------------------------------
 
 
-def _load(
-    file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool
-) -> Predictions:
+def _load(file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool) -> Predictions:
     from openauc.predictions import Predictions
 
     return Predictions.load(
@@ -238,9 +239,7 @@ def _table(title: str, *columns: str, caption: str | None = None) -> Any:
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left"
-    )
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
     return table
@@ -251,7 +250,7 @@ def _print(*renderables: Any) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=110)
+        console = Console(width=120)
     for renderable in renderables:
         console.print(renderable)
 
@@ -288,7 +287,7 @@ def _print_legacy(rows: Any) -> None:
 
 def _print_comparison(comparison: Comparison) -> None:
     many = len(comparison.names) > 2
-    columns = ["metric", "A", "B", "A", "B", "A − B", f"{comparison.level:.0%} interval", "p"]
+    columns = ["metric", "A", "B", "value A", "value B", "A − B", f"{comparison.level:.0%} interval", "p"]
     table = _table(
         f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
         *columns,

@@ -99,9 +99,7 @@ class PairwiseAUCLoss(nn.Module):
     def _check(self, open_known: Tensor, open_unknown: Tensor, weight: Tensor | None) -> None:
         for name, score in (("open_known", open_known), ("open_unknown", open_unknown)):
             if score.ndim != 1:
-                raise ValueError(
-                    f"{name} has shape {tuple(score.shape)}; expected one open-set score per sample."
-                )
+                raise ValueError(f"{name} has shape {tuple(score.shape)}; expected one open-set score per sample.")
         if self.pairing == "slot" and len(open_known) != len(open_unknown):
             raise ValueError(
                 f"slot pairing got {len(open_known)} known and {len(open_unknown)} unknown scores; select as "

@@ -58,9 +58,7 @@ def load_method(name: str) -> type[Method]:
         module = importlib.import_module(f"{__name__}.{check_choice('method', name, method_names())}")
     method = getattr(module, "METHOD", None)
     if not (isinstance(method, type) and issubclass(method, Method)):
-        raise ValueError(
-            f"{name!r} has no METHOD that is a subclass of Method; end it in METHOD = YourMethod."
-        )
+        raise ValueError(f"{name!r} has no METHOD that is a subclass of Method; end it in METHOD = YourMethod.")
     return method
 
 

@@ -84,9 +84,7 @@ class ARPLCS(ARPL):
         self.beta = beta
         self.image_size = image_size
         self.noise_dim = noise_dim
-        self.generator = Generator(
-            image_size, noise_dim, width=generator_width, generator=torch_generator(rng)
-        )
+        self.generator = Generator(image_size, noise_dim, width=generator_width, generator=torch_generator(rng))
         self.discriminator = Discriminator(width=discriminator_width, generator=torch_generator(rng))
         self._adversaries: dict[str, Optimizer] = {
             name: Adam(adversary.parameters(), lr=2e-4, betas=(0.5, 0.999))

@@ -50,9 +50,7 @@ class GCPL(Method):
         """Cross-entropy plus the pull towards one's own prototype."""
         logits = self.logits(x)
         self._observe(logits, y)
-        return gcpl_loss(
-            -logits, y, temperature=self.temperature, weight=self.weight, smoothing=self.label_smoothing
-        )
+        return gcpl_loss(-logits, y, temperature=self.temperature, weight=self.weight, smoothing=self.label_smoothing)
 
 
 METHOD = GCPL

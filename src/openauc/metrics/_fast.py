@@ -79,7 +79,7 @@ def scatter(keys: Array, low: Any, shift: Any, position: Array, out: Array) -> N
 
 @njit(nogil=True, cache=True)
 def _is_sorted(values: Array) -> bool:
-    for i in range(1, len(values)):
+    for i in range(1, len(values)):  # noqa: SIM110  numba compiles no generators into all()
         if values[i] < values[i - 1]:
             return False
     return True
@@ -231,9 +231,7 @@ def draw_weights(seed: Any, first: int, strata: Array, bounds: Array, weights: A
 
 
 @njit(nogil=True, cache=True)
-def accumulate(
-    weights: Array, kind: Array, last: Array, known: Array, correct: Array, unknown: Array
-) -> None:
+def accumulate(weights: Array, kind: Array, last: Array, known: Array, correct: Array, unknown: Array) -> None:
     """Cumulative weighted counts at the end of every tie group, after a leading column of zeros."""
     for r in range(len(weights)):
         n_known, n_correct, n_unknown = 0, 0, 0

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,9 +45,9 @@ def fast_backend(work: int) -> ModuleType | None:
     check.check_choice("the environment variable OPENAUC_BACKEND", choice, ("auto", "numpy", "numba"))
     if choice == "numpy" or (choice == "auto" and work < _USE_FAST_FROM):
         return None
-    if choice == "auto" and _FAST not in sys.modules:
-        if work < _LOAD_FAST_FROM or importlib.util.find_spec("numba") is None:
-            return None
+    unloaded = choice == "auto" and _FAST not in sys.modules
+    if unloaded and (work < _LOAD_FAST_FROM or importlib.util.find_spec("numba") is None):
+        return None
     return importlib.import_module(_FAST)  # waits where another thread is just importing it
 
 
@@ -144,7 +145,7 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
 def _chunks(n: int) -> list[slice]:
     parts = n_threads() if n >= _THREADS_FROM else 1
     edges = np.linspace(0, n, parts + 1).astype(int).tolist()
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 # --- counting pairs -------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
             fast.scatter(pieces[i][side], low_key, by, positions[side, i], out)
 
     in_threads(scatter, len(chunks))
-    del pieces
+    pieces.clear()
     scratch = np.empty_like(known)
     # Each thread takes neighbouring cells that hold about the same number of keys.
     shares = np.linspace(0, starts[:, -1].sum(), len(chunks) + 1)
@@ -222,9 +223,7 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     first, last = [0, *edges], [*edges, n_cells]
 
     def count_cells(i: int) -> tuple[int, int]:
-        less, equal = fast.count_cells(
-            known, unknown, scratch, starts[0], starts[1], first[i], last[i], low_key, by
-        )
+        less, equal = fast.count_cells(known, unknown, scratch, starts[0], starts[1], first[i], last[i], low_key, by)
         return int(less), int(equal)
 
     results = in_threads(count_cells, len(chunks))
@@ -377,9 +376,7 @@ class Resampling:
         return np.concatenate([parts[b % n_tasks][b // n_tasks] for b in range(len(self))])
 
 
-def _draw_weights_numpy(
-    seed: np.uint64, first: int, strata: Ints, bounds: Ints, weights: NDArray[np.uint8]
-) -> None:
+def _draw_weights_numpy(seed: np.uint64, first: int, strata: Ints, bounds: Ints, weights: NDArray[np.uint8]) -> None:
     rows, n = weights.shape
     counter = np.arange(first * n, (first + rows) * n, dtype=np.uint64).reshape(rows, n)
     z = seed + counter * np.uint64(0x9E3779B97F4A7C15)  # splitmix64
@@ -388,7 +385,7 @@ def _draw_weights_numpy(
     uniform = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     row_start = np.arange(rows)[:, None] * n
     weights[:] = 0
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         pick = (uniform[:, begin:end] * float(end - begin)).astype(np.int64) + begin
         cells = (strata[pick] + row_start).ravel()
         weights += np.bincount(cells, minlength=rows * n).reshape(rows, n).astype(np.uint8)
@@ -431,7 +428,7 @@ def average_precision_sum(positive: Ints, negative: Ints, *, from_top: bool) -> 
     return np.asarray(np.cumsum(terms, axis=-1)[..., -1])  # in order, as the compiled loop adds
 
 
-def tally(weights: NDArray[np.uint8], cell: Ints, n_cells: int) -> Ints:
+def tally(weights: NDArray[np.uint8], cell: NDArray[np.integer], n_cells: int) -> Ints:
     """Weighted number of samples in each cell, per replicate; negative cells are left out."""
     counts = np.zeros((len(weights), n_cells), dtype=np.int64)
     fast = fast_backend(weights.size)

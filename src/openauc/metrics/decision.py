@@ -16,7 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ints, Ranking, Samples, fast_backend, rank, read_samples
+from openauc.metrics._kernel import (
+    CORRECT,
+    UNKNOWN_KIND,
+    Ints,
+    Ranking,
+    Samples,
+    fast_backend,
+    rank,
+    read_samples,
+)
 from openauc.metrics.curve import Curve, Floats
 
 Average = Literal["macro", "micro"]
@@ -115,7 +124,7 @@ def counts_by_class(
 def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
     """``part / whole`` with 0 / 0 = 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64))
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole != 0)
+    return np.asarray(np.divide(part, whole, out=np.zeros_like(part), where=whole != 0))
 
 
 def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
@@ -143,8 +152,10 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     accepted, correct = pred >= 0, ranking.kind == CORRECT
     unknown = accepted & (ranking.kind == UNKNOWN_KIND)
     fast = fast_backend(len(order))
-    change = _precision_changes(pred, correct, len(coded.classes)) if fast is None else fast.precision_changes(
-        pred, correct, len(coded.classes)
+    change = (
+        _precision_changes(pred, correct, len(coded.classes))
+        if fast is None
+        else fast.precision_changes(pred, correct, len(coded.classes))
     )
     size = np.maximum(coded.class_size, 1)
     negative = samples.n_known + samples.n_unknown - coded.class_size
@@ -170,9 +181,8 @@ def _precision_changes(pred: Ints, correct: NDArray[np.bool_], n_classes: int) -
     by_class = by_class[: size.sum()] if small is not pred else by_class[len(pred) - size.sum() :]
     start = np.repeat(np.cumsum(size) - size, size)
     accepted = np.arange(len(by_class)) - start + 1
-    hits = np.cumsum(correct[by_class])
-    hits -= (hits - correct[by_class])[start]
-    precision = hits / accepted
+    hits = np.cumsum(correct[by_class], dtype=np.int64)
+    precision = (hits - (hits - correct[by_class])[start]) / accepted
     previous = np.where(accepted > 1, np.roll(precision, 1), 0.0)
     change = np.zeros(len(pred))
     change[by_class] = precision - previous
@@ -446,7 +456,11 @@ class ThresholdSweep:
             return Curve(self.threshold, values, self.threshold, "threshold", name)
         reverse = slice(None, None, -1)
         return Curve(
-            self.unknown_tpr[reverse], values[reverse], self.threshold[reverse], "unknown rejected (TPR)", name
+            self.unknown_tpr[reverse],
+            values[reverse],
+            self.threshold[reverse],
+            "unknown rejected (TPR)",
+            name,
         )
 
     def _metric(self, name: str) -> Floats:
@@ -477,9 +491,7 @@ def threshold_sweep(
     return sweep_of(rank(samples), encode(samples, classes), weight, aus)
 
 
-def sweep_of(
-    ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision"
-) -> ThresholdSweep:
+def sweep_of(ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
     """Sweep over ranked samples."""
     counts = counts_over_thresholds(ranking, coded)
     values = {name: formula(counts) for name, formula in DECISION_METRICS.items()}

@@ -40,9 +40,7 @@ _GRID = np.arange(1, 100) * 0.01  # the thresholds of its F-scores, on the scale
 # --- ARPL, also used by Vaze ----------------------------------------------------------------------------
 
 
-def arpl_oscr(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def arpl_oscr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     r"""Area under the OSCR curve as ARPL and Vaze draw it, one position out of step.
 
     With the samples in order of rising :math:`s = -r`, the point of position k counts unknown samples from k
@@ -71,9 +69,7 @@ def arpl_oscr(
     return float(twice / (2.0 * samples.n_known * samples.n_unknown))
 
 
-def arpl_auroc(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def arpl_auroc(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     """AUROC of ARPL: a tied pair earns nothing, since its sweep removes the known sample first.
 
     The same number as ``auroc_score(..., ties="strict")``; a constant score gets 0 instead of 1/2.
@@ -122,9 +118,7 @@ def arpl_detection_accuracy(
     return detection_accuracy(y_true, y_pred, open_score, unknown_label=unknown_label)
 
 
-def arpl_auin(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def arpl_auin(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     """ARPL's AUIN: trapezoids under precision against recall, known positive, precision 0 at recall 0.
 
     The artificial precision 1/2 at full recall adds no area. Among equal scores known samples come last.
@@ -139,9 +133,7 @@ def arpl_auin(
     return _trapezoid_precision_recall(known[::-1], (known + unknown)[::-1])
 
 
-def arpl_auout(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def arpl_auout(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     """ARPL's AUOUT: trapezoids under precision against recall, unknown positive, precision 0 at recall 0.
 
     Below, the precision at recall 0, 1/2, 1/2 and 1 is (by decree) 0, then 1, 1/2 and 2/3.
@@ -207,9 +199,7 @@ def vaze_error_at_tpr(
     return float(wrong / (table.n_known + table.n_unknown))
 
 
-def vaze_aupr(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def vaze_aupr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     """AUPR of Vaze and OpenAUC, average precision with unknown positive: the same as ``average_precision``.
 
     >>> vaze_aupr([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
@@ -312,15 +302,11 @@ class Legacy(NamedTuple):
     why: str
 
 
-def _ma(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def _ma(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     return openauc_code_f_scores(y_true, y_pred, open_score, unknown_label=unknown_label).ma
 
 
-def _mi(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def _mi(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
     return openauc_code_f_scores(y_true, y_pred, open_score, unknown_label=unknown_label).mi
 
 

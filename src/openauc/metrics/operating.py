@@ -117,9 +117,7 @@ def choose_threshold(
         price = costs if isinstance(costs, Costs) else Costs(**(costs or {}))
         expected = expected_cost(ranking.table, price)
         column = int(np.argmin(expected))
-        return _point(
-            ranking, ranking.threshold[column], target=target, objective=float(expected[column]), costs=price
-        )
+        return _point(ranking, ranking.threshold[column], target=target, objective=float(expected[column]), costs=price)
     best = sweep_of(ranking, encode(samples)).best(target)
     return _point(ranking, best.threshold, target=target, objective=best.value)
 
@@ -149,11 +147,9 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
             + (f" with confidence {confidence:g}" if confidence is not None else "")
             + f"; at least {smallest_sample(share, confidence)} are needed. Use more samples or a smaller share."
         )
-    if known_side:
-        threshold = float(score[k - 1])
-    else:
-        # Reject from the k-th largest score upwards; the rule is "score > t", so t lies just below it.
-        threshold = float(np.nextafter(score[n - k], score.dtype.type(-np.inf)))
+    # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
+    just_below = np.nextafter(score[n - k], score.dtype.type(-np.inf))
+    threshold = float(score[k - 1] if known_side else just_below)
     promise = (
         f"a new {side} sample is {verb} with probability at least {share:g} (conformal, marginal)"
         if confidence is None

@@ -72,7 +72,7 @@ def openauc_of(table: RankTable, ties: Ties = "half", low: float = 0.0, high: fl
         return _ranked_pairs(table.correct, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
     ofpr = table.unknown / table.n_unknown[..., None]
     cotpr = table.correct / table.n_known[..., None]
-    return segment_areas(ofpr, cotpr, low, high, step=ties == "strict").sum(axis=-1) / (high - low)
+    return np.asarray(segment_areas(ofpr, cotpr, low, high, step=ties == "strict").sum(axis=-1) / (high - low))
 
 
 def auroc_of(table: RankTable, ties: Ties = "half") -> Floats:
@@ -246,15 +246,11 @@ def auroc_score(
     return value
 
 
-def _table(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, unknown_label: Label
-) -> RankTable:
+def _table(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, unknown_label: Label) -> RankTable:
     return rank(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)).table
 
 
-def oscr_curve(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> Curve:
+def oscr_curve(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> Curve:
     """Open-set classification rate: COTPR(t) = P[r <= t, y = h] against OFPR(t) = P[r <= t | unknown].
 
     Starts at (0, 0), where everything is rejected, ends at (1, closed-set accuracy). Its area is
@@ -273,9 +269,7 @@ def oscr_of(table: RankTable) -> Curve:
     return Curve(x, y, table.threshold, "unknown accepted (OFPR)", "known correct and accepted (COTPR)")
 
 
-def roc_curve(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> Curve:
+def roc_curve(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> Curve:
     """Share of unknown samples rejected (TPR) against the share of known samples rejected (FPR).
 
     From (0, 0), where everything is accepted, to (1, 1), where everything is rejected.

@@ -44,9 +44,7 @@ class Metric:
     """Value of a perfect model, where higher is better."""
 
 
-def standard_metrics(
-    *, ties: Ties = "half", max_ofpr: float | None = None, min_ofpr: float = 0.0
-) -> dict[str, Metric]:
+def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_ofpr: float = 0.0) -> dict[str, Metric]:
     """The shipped metrics; with ``max_ofpr`` or ``min_ofpr`` also ``partial_openauc`` over that range."""
     low, high = ranking.ofpr_range(min_ofpr, max_ofpr)
     metrics = {
@@ -135,11 +133,11 @@ def standard_metrics(
 
 
 _DECISION_LABELS = {
-    "macro_f_score": "macro F-score, best threshold",
-    "micro_f_score": "micro F-score, best threshold",
-    "youden_index": "Youden's index, best threshold",
-    "micro_youden_index": "micro Youden's index, best threshold",
-    "normalized_accuracy": "normalized accuracy, best threshold",
+    "macro_f_score": "macro F-score",
+    "micro_f_score": "micro F-score",
+    "youden_index": "Youden's index",
+    "micro_youden_index": "micro Youden's index",
+    "normalized_accuracy": "normalized accuracy",
 }
 
 

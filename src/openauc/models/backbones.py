@@ -141,9 +141,7 @@ def make_backbone(
     library, _, model = name.partition(":")
     if library in LIBRARIES and model:
         if width is not None:
-            raise ValueError(
-                f"width is {width}, but {name!r} is pretrained and has its own; leave width out."
-            )
+            raise ValueError(f"width is {width}, but {name!r} is pretrained and has its own; leave width out.")
         return LIBRARIES[library](model, image_size)
     if name not in ARCHITECTURES:
         near = get_close_matches(name, BACKBONES, n=1)
@@ -214,9 +212,7 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
         in_head = key.startswith("head.") or (key in own and not key.startswith("backbone."))
         return not (allow_missing_head and has_head and in_head)
 
-    shapes = {
-        key: f"{key} {tuple(placed[key].shape)} for {tuple(own[key].shape)}" for key in report.mismatched
-    }
+    shapes = {key: f"{key} {tuple(placed[key].shape)} for {tuple(own[key].shape)}" for key in report.mismatched}
     complaints = [
         *_complaint("missing", list(filter(blamed, report.missing))),
         *_complaint("unexpected", list(filter(blamed, report.unexpected))),

@@ -106,9 +106,7 @@ def clean_statistics(module: nn.Module) -> Iterator[None]:
     0.0
     """
     # Without tracking, a training BatchNorm is not even handed its running statistics; an evaluating one is.
-    tracking = {
-        layer: layer.track_running_stats for layer in module.modules() if isinstance(layer, _BatchNorm)
-    }
+    tracking = {layer: layer.track_running_stats for layer in module.modules() if isinstance(layer, _BatchNorm)}
     for layer in tracking:
         layer.track_running_stats = False
     try:

@@ -47,8 +47,7 @@ class Generator(nn.Module):
         halvings = doublings - 1
         if width < 2**halvings:
             raise ValueError(
-                f"width is {width}, but {image_size} px images halve it {halvings} times; "
-                f"pass at least {2**halvings}."
+                f"width is {width}, but {image_size} px images halve it {halvings} times; pass at least {2**halvings}."
             )
         self.noise_dim = noise_dim
         channels = [width // 2**i for i in range(doublings)]

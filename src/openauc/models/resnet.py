@@ -74,9 +74,7 @@ class ResNet50(Backbone):
         self.feature_dim = in_channels
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(
-                    layer.weight, mode="fan_out", nonlinearity="relu", generator=generator
-                )
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=generator)
 
     def stage(self, name: str, hidden: Tensor) -> Tensor:
         """Run the stem, one of the four stages, or the average over positions for ``"features"``."""

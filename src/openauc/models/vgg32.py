@@ -40,9 +40,7 @@ class VGG32(Backbone):
     cut_points = ("input", "block1", "block2", "block3", "features")
     _norm: ClassVar[type[nn.Module]] = nn.BatchNorm2d
 
-    def __init__(
-        self, *, width: int = 64, dropout: float = 0.2, generator: torch.Generator | None = None
-    ) -> None:
+    def __init__(self, *, width: int = 64, dropout: float = 0.2, generator: torch.Generator | None = None) -> None:
         super().__init__()
         if width < 1:
             raise ValueError(f"width is {width}; pass a positive number of channels, 64 as published.")

@@ -186,9 +186,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if not self.splits:
-            raise ValueError(
-                "a protocol needs at least one split; pass splits=(Split(known=..., unknown=...),)."
-            )
+            raise ValueError("a protocol needs at least one split; pass splits=(Split(known=..., unknown=...),).")
         if self.sizes and len(self.sizes) != len(self.splits):
             raise ValueError(
                 f"there are {len(self.sizes)} sizes for {len(self.splits)} splits; pass one each, or none."
@@ -271,9 +269,7 @@ class Protocol:
         if seed < 0:
             raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
         held_out: tuple[int, ...] = ()
-        read_test = partial(
-            self._read_test, chosen, official=official, root=root, balanced=balanced, seed=seed
-        )
+        read_test = partial(self._read_test, chosen, official=official, root=root, balanced=balanced, seed=seed)
         if pseudo_unknown:
             _check_pseudo_unknown(pseudo_unknown, len(chosen.known), validation)
             chosen = _hold_out(chosen, pseudo_unknown, _generator(seed, "pseudo_unknown"))
@@ -298,9 +294,7 @@ class Protocol:
 
     def _split(self, index: int) -> tuple[Split, Sizes | None]:
         if not 0 <= index < len(self.splits):
-            raise ValueError(
-                f"there is no split {index}; this protocol has splits 0 to {len(self.splits) - 1}."
-            )
+            raise ValueError(f"there is no split {index}; this protocol has splits 0 to {len(self.splits) - 1}.")
         return self.splits[index], self.sizes[index] if self.sizes else None
 
     def _native_size(self) -> int:
@@ -342,16 +336,12 @@ class Protocol:
     ) -> TestPart:
         size = self._native_size()
         known = get_source(self.known_source).read("test", classes=split.known, root=root, image_size=size)
-        unknown = get_source(self.unknown_source).read(
-            "test", classes=split.unknown, root=root, image_size=size
-        )
+        unknown = get_source(self.unknown_source).read("test", classes=split.unknown, root=root, image_size=size)
         _check_present("known test", split.known, known.labels, official and official.test_known)
         _check_present("unknown test", split.unknown, unknown.labels, official and official.test_unknown)
         images = concatenate(known.images, unknown.images)
         labels = np.concatenate([_relabel(known.labels, split.known), np.full(len(unknown.labels), UNKNOWN)])
-        group = np.concatenate(
-            [np.full(len(known.labels), "known"), _group_names(unknown.labels, split.groups)]
-        )
+        group = np.concatenate([np.full(len(known.labels), "known"), _group_names(unknown.labels, split.groups)])
         if not balanced:
             return TestPart(images, labels, group, None)
         kept = _balanced_draw(labels, _generator(seed, "balanced"))
@@ -361,22 +351,16 @@ class Protocol:
 def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
     for side, classes in (("known", split.known), ("unknown", split.unknown)):
         if not classes or min(classes) < 0:
-            raise ValueError(
-                f"{where}: {side} is {classes}; expected class ids, at least one, none negative."
-            )
+            raise ValueError(f"{where}: {side} is {classes}; expected class ids, at least one, none negative.")
         if len(set(classes)) < len(classes):
             raise ValueError(f"{where}: {side} {classes} names a class twice.")
     both = sorted(set(split.known) & set(split.unknown))
     # Ids of two sources, such as CIFAR-10 and CIFAR-100, may coincide without meaning the same class.
     if same_ids and both:
-        raise ValueError(
-            f"{where}: the classes {both} are both known and unknown; a class is one or the other."
-        )
+        raise ValueError(f"{where}: the classes {both} are both known and unknown; a class is one or the other.")
     grouped = sorted(label for classes in split.groups.values() for label in classes)
     if split.groups and grouped != sorted(split.unknown):
-        raise ValueError(
-            f"{where}: the groups {list(split.groups)} do not divide the unknown classes among them."
-        )
+        raise ValueError(f"{where}: the groups {list(split.groups)} do not divide the unknown classes among them.")
 
 
 def _check_present(part: str, classes: Sequence[int], ids: NDArray[np.int64], official: int | None) -> None:
@@ -413,9 +397,7 @@ def _closed_test(pseudo_unknown: int) -> TestPart:
     )
 
 
-def _generator(
-    seed: int, purpose: Literal["validation", "balanced", "pseudo_unknown"]
-) -> np.random.Generator:
+def _generator(seed: int, purpose: Literal["validation", "balanced", "pseudo_unknown"]) -> np.random.Generator:
     return np.random.default_rng([seed, *purpose.encode()])
 
 

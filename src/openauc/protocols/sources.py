@@ -304,11 +304,7 @@ def _columns(schema: Any, file: Path) -> tuple[str, str]:
         )
     types = _optional_import("pyarrow").types
     image_type, label_type = schema.field(image).type, schema.field(label).type
-    if (
-        not types.is_struct(image_type)
-        or image_type.get_field_index("bytes") < 0
-        or not types.is_integer(label_type)
-    ):
+    if not types.is_struct(image_type) or image_type.get_field_index("bytes") < 0 or not types.is_integer(label_type):
         raise ValueError(
             f"{file}: column {image!r} is {image_type} and {label!r} is {label_type}; expected "
             "struct<bytes: binary, path: string> and an integer, as on the Hub."
@@ -356,9 +352,7 @@ class FolderSource:
     def __post_init__(self) -> None:
         check_fraction("test_share", self.test_share, one=False)
         if not self.path.is_dir():
-            raise FileNotFoundError(
-                f"{self.path} is not a folder; expected one with a subfolder of images per class."
-            )
+            raise FileNotFoundError(f"{self.path} is not a folder; expected one with a subfolder of images per class.")
 
     def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
         """Return the sorted names of the class folders, those of either part; `root` plays no role."""
@@ -423,9 +417,7 @@ class DigitsSource:
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes` in file order."""
         if image_size != _DIGITS_SIDE:
-            raise ValueError(
-                f"the embedded digits are 8 x 8, not {image_size} x {image_size}; use mnist instead."
-            )
+            raise ValueError(f"the embedded digits are 8 x 8, not {image_size} x {image_size}; use mnist instead.")
         with (
             resources.files("openauc.protocols").joinpath("data/digits.npz").open("rb") as file,
             np.load(file, allow_pickle=False) as arrays,

@@ -209,9 +209,7 @@ class RandAugment:
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Changed copies of uint8 images (B, 3, H, W); the draws depend on the generator and B alone."""
         for _ in range(self.n):
-            choice = torch.randint(
-                len(self.operations), (len(images),), generator=generator, device=generator.device
-            )
+            choice = torch.randint(len(self.operations), (len(images),), generator=generator, device=generator.device)
             uniform = torch.rand(len(images), 2, generator=generator, device=generator.device)
             images = self._apply(images, choice, uniform)
         return images
@@ -380,9 +378,7 @@ def _affine(images: Tensor, one: Matrix, other: Matrix, uniform: Tensor) -> Tens
 
 
 @lru_cache(maxsize=64)
-def _sources(
-    matrices: tuple[Matrix, ...], height: int, width: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
+def _sources(matrices: tuple[Matrix, ...], height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Input pixel shown at each output pixel, and 1 where it exists, else 0; both (matrices, H W)."""
     x = torch.arange(width).repeat(height)
     y = torch.arange(height).repeat_interleave(width)

@@ -52,9 +52,7 @@ def learning_rate(recipe: Recipe, epoch: int) -> float:
     [1.0, 1.0, 0.5005, 1.0]
     """
     if not 0 <= epoch < recipe.epochs:
-        raise ValueError(
-            f"epoch is {epoch} but the recipe has {recipe.epochs} epochs; pass 0 to {recipe.epochs - 1}."
-        )
+        raise ValueError(f"epoch is {epoch} but the recipe has {recipe.epochs} epochs; pass 0 to {recipe.epochs - 1}.")
     if recipe.schedule == "steps":
         return _steps(recipe, epoch)
     return _cosine_restarts(recipe, epoch)
