@@ -1,7 +1,7 @@
 """Slow, obviously right twins of the metrics: plain loops straight from the equations, no numpy.
 
-Rates are exact fractions until they are returned. `y_true`, `y_pred` and `score` are lists. A sample is unknown
-when its label is `unknown`, rejected when its score is above the threshold; the threshold `None` rejects all.
+Rates are exact fractions until they are returned. `y_true`, `y_pred` and `score` are lists. A sample is
+unknown when its label is `unknown`, rejected when its score is above the threshold; `None` rejects all.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def partial_openauc(y_true, y_pred, score, low, high, ties="half", unknown=-1) -
 def openauc_integral(y_true, y_pred, score, inverse, unknown=-1) -> float:
     """Definition of OpenAUC: the integral over u in (0, 1) of COTPR(OFPR^{-1}(u)).
 
-    OFPR is a step function, so its inverse is a choice: "sup" is the supremum of the thresholds with OFPR <= u,
+    OFPR is a step function, so its inverse is a choice: "sup" is the supremum of thresholds with OFPR <= u,
     which rejects known samples tied with the unknown one stepped over; "inf" is the infimum of those with
     OFPR >= u, which accepts them. Both are constant while u stays between two multiples of 1 / N_u.
     """

@@ -137,8 +137,8 @@ def test_from_logits_refuses(logits, classes, message):
 
 # --- round trips ----------------------------------------------------------------------------------------
 
-# A name starts with a letter: CSV has no types, so a column of nothing but numbers reads as numbers. Blanks at the
-# ends of a cell are not part of it.
+# A name starts and ends with a letter: CSV has no types, so a column of nothing but numbers reads as numbers, and
+# blanks at the ends of a cell are not part of it.
 _text = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from(",\"';\n\t|#"), max_size=6)
 names = _text.map(lambda text: f"x{text}x")
 

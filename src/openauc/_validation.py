@@ -37,9 +37,10 @@ def as_scores(name: str, values: ArrayLike) -> NDArray[Any]:
     array = as_vector(name, values)
     if array.dtype.kind in "biu":
         wide = array.astype(np.float64)
-        if array.dtype.itemsize == 8 and array.size and np.abs(wide).max() > _LARGEST_EXACT_INTEGER:
+        beyond = np.abs(wide) >= _LARGEST_EXACT_INTEGER  # 2**53 itself may be a rounded 2**53 + 1
+        if array.dtype.itemsize == 8 and beyond.any():
             raise ValueError(
-                f"{name} holds integers beyond 2**53, which float64 would round and so tie; "
+                f"{name} holds integers beyond 2**53 - 1, which float64 may round and so tie; "
                 "subtract a common offset first."
             )
         return wide
@@ -70,27 +71,25 @@ def as_scores(name: str, values: ArrayLike) -> NDArray[Any]:
 def as_labels(name: str, values: ArrayLike) -> NDArray[Any]:
     """Labels as an integer or a string array."""
     array = as_vector(name, values)
-    if array.dtype.kind == "O" or array.dtype.kind not in "biufUST":
+    if array.dtype.kind not in "biufUS":
         array = _labels_from_objects(name, array)
-    if array.dtype.kind in "ST":
+    if array.dtype.kind == "S":
         array = array.astype(str)
-    if array.dtype.kind == "b":
-        return array.astype(np.int64)
-    if array.dtype.kind == "f":
-        whole = array.astype(np.int64) if np.isfinite(array).all() else None
-        if whole is None or not np.array_equal(whole, array):
-            bad = array[~np.isfinite(array) | (array != np.floor(array))][0]
-            raise ValueError(f"{name} contains {bad}; class labels are integers or strings.")
-        return whole
-    if array.dtype.kind == "u":
-        return array.astype(np.int64)
-    return array
+    if array.dtype.kind == "U":
+        return array
+    if array.dtype.kind == "f" or array.dtype == np.uint64:
+        wide = array.astype(np.float64)
+        bad = ~(np.abs(wide) < 2.0**63) | (wide != np.floor(wide))
+        if bad.any():
+            raise ValueError(f"{name} contains {array[bad][0]}; class labels are integers or strings.")
+    # Native integers of four or eight bytes, whatever the file or the machine that made them.
+    return array.astype(np.int32 if array.dtype.itemsize < 8 and array.dtype.kind == "i" else np.int64, copy=False)
 
 
 def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
     values = array.tolist()
     for row, value in enumerate(values):
-        if value is None or value != value:
+        if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
             raise ValueError(f"{name} is missing for sample {row}; every sample needs a label.")
     if all(isinstance(value, (int, np.integer)) for value in values):
         return np.asarray(values, dtype=np.int64)

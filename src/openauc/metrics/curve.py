@@ -41,8 +41,9 @@ class Curve:
         right = np.searchsorted(self.x, query, side="right")
         left = np.clip(right - 1, 0, len(self.x) - 1)
         right = np.clip(right, 0, len(self.x) - 1)
-        width = self.x[right] - self.x[left]
-        share = np.divide(query - self.x[left], width, out=np.zeros_like(query), where=width > 0)
+        inner = np.isfinite(self.x[left]) & (self.x[right] > self.x[left])  # the threshold -inf has no distance
+        width = np.where(inner, self.x[right] - np.where(inner, self.x[left], 0.0), 1.0)
+        share = np.where(inner, query - np.where(inner, self.x[left], 0.0), 0.0) / width
         return np.asarray(self.y[left] + np.clip(share, 0.0, 1.0) * (self.y[right] - self.y[left]))
 
     def __len__(self) -> int:

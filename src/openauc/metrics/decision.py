@@ -48,6 +48,10 @@ class Coded(NamedTuple):
 def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
     """Number the known classes: those given, else every class met in ``y_true`` or ``y_pred``."""
     names = _classes_met(samples) if classes is None else np.unique(check.as_labels("classes", list(classes)))
+    if len(names) == 0:
+        raise ValueError("classes is empty; list every known class, or leave it out to use the classes met.")
+    if check.is_label(names, samples.unknown_label).any():
+        raise ValueError(f"classes contains the unknown label {samples.unknown_label!r}; list known classes only.")
     true = _positions("y_true", samples.y_true, names, samples.unknown_label)
     pred = _positions("y_pred", samples.y_pred, names, samples.unknown_label)
     size = np.bincount(true[true >= 0], minlength=len(names))
@@ -64,6 +68,7 @@ def _classes_met(samples: Samples) -> NDArray[Any]:
         found = np.flatnonzero(met)
     else:
         found = np.union1d(*labels)
+        found = found[found >= 0] if found.dtype.kind == "i" else found
     return found[~check.is_label(found, samples.unknown_label)]
 
 
@@ -263,7 +268,7 @@ def closed_set_accuracy(
     >>> closed_set_accuracy([0, 1, 1, -1], [0, 1, 0, 0])
     0.6666666666666666
     """
-    score = np.zeros(len(np.asarray(y_true))) if open_score is None else open_score
+    score = np.zeros(len(check.as_labels("y_true", y_true))) if open_score is None else open_score
     samples = read_samples(y_true, y_pred, score, unknown_label=unknown_label, need_unknown=False)
     return samples.n_correct / samples.n_known
 

@@ -18,6 +18,7 @@ from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, Samples, r
 from openauc.metrics.decision import check_threshold, encode, sweep_of
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
+_ROUNDING = 1e-9  # 20 * 0.95 must count as 19, not as a little more
 TARGETS: tuple[str, ...] = Target.__args__  # type: ignore[attr-defined]
 
 
@@ -33,8 +34,10 @@ class Costs:
     def __post_init__(self) -> None:
         check.check_fraction("unknown_share", self.unknown_share, zero=True)
         for name in ("unknown_accepted", "known_rejected", "known_misclassified"):
-            if not getattr(self, name) >= 0.0:
-                raise ValueError(f"the cost {name} is {getattr(self, name)!r}; expected a number >= 0.")
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise ValueError(
+                    f"the cost {name} is {getattr(self, name)!r}; expected a number >= 0, and a finite one."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +151,14 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
             + f"; at least {smallest_sample(share, confidence)} are needed. Use more samples or a smaller share."
         )
     # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
-    just_below = np.nextafter(score[n - k], score.dtype.type(-np.inf))
+    with np.errstate(over="ignore"):
+        just_below = np.nextafter(score[n - k], score.dtype.type(-np.inf))
     threshold = float(score[k - 1] if known_side else just_below)
+    if not known_side and score[n - k] == -np.inf:
+        raise ValueError(
+            f"more than {1 - share:g} of the unknown samples have the score -inf, which no threshold rejects; give "
+            "them a finite score."
+        )
     promise = (
         f"a new {side} sample is {verb} with probability at least {share:g} (conformal, marginal)"
         if confidence is None
@@ -163,29 +172,31 @@ def order_statistic(n: int, share: float, confidence: float | None = None) -> in
     r"""Smallest k such that the k-th smallest of n scores is not exceeded by the share ``share`` of new ones.
 
     Marginally: :math:`k = \lceil (n+1)\,share \rceil`. With ``confidence``: the smallest k with
-    :math:`P[\mathrm{Bin}(n, share) \le k - 1] \ge confidence`. ``n + 1`` if n is too small for any k.
+    :math:`P[\mathrm{Bin}(n, share) \ge k] \le 1 - confidence`. ``n + 1`` if n is too small for any k.
 
     >>> order_statistic(19, 0.95), order_statistic(59, 0.95, confidence=0.95)
     (19, 59)
     """
     if confidence is None:
-        return min(int(np.ceil((n + 1) * share - 1e-9)), n + 1)
-    enough = np.flatnonzero(_binomial_cdf(n, share) >= confidence)  # index k - 1 = 0..n
-    return min(int(enough[0]) + 1, n + 1)
+        return min(int(np.ceil((n + 1) * share - _ROUNDING)), n + 1)
+    enough = np.flatnonzero(_binomial_tail(n, share)[1:] <= (1.0 - confidence) * (1.0 + _ROUNDING))  # k - 1
+    return int(enough[0]) + 1
 
 
 def smallest_sample(share: float, confidence: float | None = None) -> int:
     """Fewest samples for which ``order_statistic`` exists: the largest score must do."""
     if confidence is None:
-        return int(np.ceil(share / (1.0 - share) - 1e-9))
-    return int(np.ceil(np.log1p(-confidence) / np.log(share) - 1e-9))
+        return int(np.ceil(share / (1.0 - share) - _ROUNDING))
+    return int(np.ceil(np.log1p(-confidence) / np.log(share) - _ROUNDING))
 
 
-def _binomial_cdf(n: int, p: float) -> NDArray[np.float64]:
+def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:
+    """P[Bin(n, p) >= k] for k = 0..n+1, summed from the small end so that it is exact where it is small."""
     count = np.arange(n + 1)
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
     log_choose = log_factorial[-1] - log_factorial - log_factorial[::-1]
-    return np.cumsum(np.exp(log_choose + count * np.log(p) + (n - count) * np.log1p(-p)))
+    mass = np.exp(log_choose + count * np.log(p) + (n - count) * np.log1p(-p))
+    return np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
 
 def _point(ranking: Ranking, threshold: float, **fields: Any) -> OperatingPoint:
@@ -211,6 +222,7 @@ def decide(
     labels = check.as_labels("y_pred", y_pred)
     score = check.as_scores("open_score", open_score)
     check.check_same_length(y_pred=labels, open_score=score)
+    check.is_label(labels, unknown_label)  # refuses a name among numbers
     mark: Any = str(unknown_label) if labels.dtype.kind == "U" else unknown_label
     return np.where(score > check_threshold(threshold), mark, labels)
 

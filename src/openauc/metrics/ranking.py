@@ -206,7 +206,7 @@ def openauc_score(
         value = _pair_score(samples, ties, with_wrong=False)
     else:
         value = float(openauc_of(rank(samples).table, ties, low, high))
-    if value < 0.5:  # AUROC >= OpenAUC, so only then can the score be reversed
+    if value < 0.5 or (low, high) != (0.0, 1.0):  # AUROC >= OpenAUC, so above one half it cannot be reversed
         warn_if_reversed(_pair_score(samples, "half", with_wrong=True))
     return value
 
