@@ -61,7 +61,7 @@ def test_normal_quantile(level):
 @pytest.mark.parametrize("level", [0.0, 1.0, 95, -0.5, math.nan])
 def test_level_is_a_fraction(level):
     for function in (normal_quantile, partial(wilson_interval, 1, 2), partial(percentile_interval, np.arange(3.0))):
-        with pytest.raises(ValueError, match="level is .*expected a fraction"):
+        with pytest.raises(ValueError, match=r"level is .*expected a fraction"):
             function(level)
 
 
@@ -324,8 +324,9 @@ def test_small_classes_do_not_push_the_interval_away_from_the_value():
     score = rng.normal(size=600) + 2 * (true == UNKNOWN)
     pred = np.where((true == UNKNOWN) | (rng.random(600) < 0.2), rng.integers(0, 100, 600), true)
     result = evaluate(true, pred, score, metrics={name: METRICS[name] for name in DECISION_METRICS})
-    for name, interval in result.intervals.items():
-        assert interval.low < result.values[name] < interval.high, name
+    for name, (low, high) in result.intervals.items():
+        middle, half = 0.5 * (low + high), 0.5 * (high - low)
+        assert abs(result.values[name] - middle) < 0.5 * half, name
 
 
 # --- one model: coverage --------------------------------------------------------------------------------
@@ -431,8 +432,8 @@ def test_equal_models_are_called_different_as_often_as_promised():
 
 
 def test_a_better_model_is_found():
-    models = simulate_pair(300, 300, np.random.default_rng(8), gain=0.8)
-    for d in compare(*models, metrics=["openauc", "auroc", "detection_accuracy"], n_replicates=300).differences:
+    models = simulate_pair(600, 600, np.random.default_rng(8), gain=0.8)
+    for d in compare(*models, metrics=["openauc", "auroc", "detection_accuracy"], n_replicates=150).differences:
         assert d.difference < 0
         assert d.interval.high < 0
         assert d.p_value < 0.01
@@ -448,12 +449,12 @@ def test_permutation_p_values_are_uniform_for_exchangeable_models():
     metrics = {"mine": Metric(function=quick_auc)}
     p_values = []
     for run in range(300):
-        (d,) = compare(*simulate_pair(15, 15, rng), metrics=metrics, n_replicates=99, rng=run).differences
+        (d,) = compare(*simulate_pair(15, 15, rng), metrics=metrics, n_replicates=39, rng=run).differences
         assert d.method == "bootstrap, permutation"
         p_values.append(d.p_value)
-    # Each replicate counts in hundredths; three standard errors of 300 runs.
+    # P-values are multiples of 1/40; three standard errors of 300 runs.
     for alpha in (0.05, 0.1, 0.25, 0.5, 0.75):
-        band = 3 * math.sqrt(alpha * (1 - alpha) / 300) + 0.01
+        band = 3 * math.sqrt(alpha * (1 - alpha) / 300) + 0.005
         assert np.mean(np.array(p_values) <= alpha + 1e-9) == pytest.approx(alpha, abs=band)
 
 
@@ -612,7 +613,7 @@ def test_compare_refuses(change, message):
 
 def test_compare_refuses_other_samples():
     a, b = simulate_pair(5, 5, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="one has 10 samples but two has 9; .*same test samples in the same order"):
+    with pytest.raises(ValueError, match=r"one has 10 samples but two has 9; .*same test samples in the same order"):
         compare(a, tuple(column[:9] for column in b), names=["one", "two"])
     moved = b.y_true.copy()
     moved[[3, 4]] = (moved[[3, 4]] + 1) % 3

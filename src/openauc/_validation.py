@@ -112,6 +112,12 @@ def _kind_word(labels: NDArray[Any]) -> str:
     return "names" if labels.dtype.kind == "U" else "integers"
 
 
+def as_label(label: Any) -> Label:
+    """A single label as a plain integer or string."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+
 def is_label(labels: NDArray[Any], label: Label) -> NDArray[np.bool_]:
     """Where ``labels`` equals ``label``; among names, the default -1 is the string ``"-1"``."""
     wanted: Any = str(label) if labels.dtype.kind == "U" else label

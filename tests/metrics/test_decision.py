@@ -235,7 +235,7 @@ def test_names_label_the_confusion_matrix():
     assert confusion.matrix.tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 1]]
 
 
-@pytest.mark.parametrize("unknown_label", [2, 7, 10**12])
+@pytest.mark.parametrize("unknown_label", [2, 7, 10**12, np.int64(2), np.uint8(7)])
 def test_any_number_may_mark_unknown(unknown_label):
     y_true = [t if t >= 0 else unknown_label for t in HAND[0]]
     triple = (y_true, HAND[1], HAND[2])
@@ -323,6 +323,13 @@ def test_the_unknown_label_is_no_class():
         open_set_f_score(*HAND, threshold=0.5, classes=[-1, 0, 1])
     with pytest.raises(ValueError, match="classes"):
         confusion_matrix([0, -1], [7, 0], [0, 1], threshold=0.5, classes=[-1, 0])
+
+
+@pytest.mark.parametrize("classes", [[-1, 0], [-5, 0, 1]])
+def test_known_classes_are_not_negative(classes):
+    # Class 7 is not listed; the entry of the lookup table for strangers must not be taken by a negative class.
+    with pytest.raises(ValueError, match="classes"):
+        confusion_matrix([0, 5], [7, 0], [0, 1], threshold=0.5, classes=classes, unknown_label=5)
 
 
 @pytest.mark.parametrize("largest", [1, 5000], ids=["looked up", "searched"])

@@ -490,8 +490,9 @@ def test_the_uncompiled_loops_of_the_bootstrap(interpreted, monkeypatch):
 
 
 def test_the_uncompiled_loops_of_the_sweep(interpreted, monkeypatch):
-    triple = random_triple(80, decimals=1)
-    by_numpy, by_loops = on_both(monkeypatch, lambda: threshold_sweep(*triple).values)
+    y_true, y_pred, score = random_triple(80, decimals=1)
+    y_pred[::7] = UNKNOWN
+    by_numpy, by_loops = on_both(monkeypatch, lambda: threshold_sweep(y_true, y_pred, score).values)
     for name, values in by_numpy.items():
         assert np.array_equal(values, by_loops[name])
 

@@ -92,7 +92,7 @@ def test_conformal_acceptance_on_average(n, share):
     """With continuous scores the mean acceptance is ceil((n + 1) share) / (n + 1), at least the share."""
     rng = np.random.default_rng(0)
     accepted = []
-    for _ in range(1500):
+    for _ in range(700):
         score = rng.normal(size=n)
         point = choose_threshold(*known_only(score), target="known_acceptance", value=share)
         accepted.append(scipy.stats.norm.cdf(point.threshold))
@@ -106,7 +106,7 @@ def test_conformal_acceptance_with_ties(levels):
     """Ties only help: every sample at the threshold is accepted."""
     rng = np.random.default_rng(1)
     accepted = []
-    for _ in range(1500):
+    for _ in range(700):
         point = choose_threshold(*known_only(rng.integers(0, levels, 40)), target="known_acceptance", value=0.7)
         accepted.append((point.threshold + 1) / levels)
     assert np.mean(accepted) >= 0.7 - 4 * np.std(accepted) / np.sqrt(len(accepted))
@@ -117,7 +117,7 @@ def test_conformal_acceptance_with_ties(levels):
 def test_tolerance_limit_holds_with_its_confidence(target, sign, n, share, confidence):
     """The share of data sets whose threshold keeps the promise is the binomial probability of that order statistic."""
     rng = np.random.default_rng(2)
-    kept, runs = 0, 1200
+    kept, runs = 0, 600
     for _ in range(runs):
         score = np.append(rng.normal(size=n), 0.0)
         y_true = [0 if sign > 0 else UNKNOWN] * n + [UNKNOWN if sign > 0 else 0]
@@ -133,7 +133,7 @@ def test_tolerance_limit_holds_with_its_confidence(target, sign, n, share, confi
 def test_conformal_recall_on_average():
     rng = np.random.default_rng(3)
     rejected = []
-    for _ in range(1500):
+    for _ in range(700):
         score = np.append(rng.normal(size=39), 0.0)
         point = choose_threshold([UNKNOWN] * 39 + [0], [0] * 40, score, target="unknown_recall", value=0.9)
         rejected.append(scipy.stats.norm.sf(point.threshold))

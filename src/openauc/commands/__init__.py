@@ -1,0 +1,1 @@
+"""What the command line does, one function per command; `openauc.cli` registers them."""

@@ -261,21 +261,44 @@ def tally(weights: Array, cell: Array, counts: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def precision_changes(pred: Array, correct: Array, n_classes: int) -> Array:
-    """By how much accepting each sample, in rank order, changes the precision of its predicted class."""
-    hits = np.zeros(n_classes, dtype=np.int64)
-    accepted = np.zeros(n_classes, dtype=np.int64)
-    previous = np.zeros(n_classes)
-    change = np.zeros(len(pred))
-    for i in range(len(pred)):
-        c = pred[i]
-        if c >= 0:
+def running_totals(
+    pred: Array, kind: Array, last: Array, size: Array, negative: Array
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Correct, accepted known and unknown samples and the sums over classes of precision, recall and fall-out.
+
+    At every threshold, after a leading zero; samples come in rank order, tie groups end at ``last``.
+    """
+    n = len(last) + 1
+    correct, known, unknown = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    precision_sum, recall_sum, fallout_sum = np.zeros(n), np.zeros(n), np.zeros(n)
+    hits, accepted = np.zeros(len(size), np.int64), np.zeros(len(size), np.int64)
+    precision = np.zeros(len(size))
+    n_correct, n_known, n_unknown = 0, 0, 0
+    p_sum, r_sum, f_sum = 0.0, 0.0, 0.0
+    begin = 0
+    for g in range(len(last)):
+        for i in range(begin, last[g] + 1):
+            c = pred[i]
+            if c < 0:
+                continue
             accepted[c] += 1
-            hits[c] += correct[i]
-            precision = hits[c] / accepted[c]
-            change[i] = precision - previous[c]
-            previous[c] = precision
-    return change
+            if kind[i] == CORRECT:
+                hits[c] += 1
+                n_correct += 1
+                r_sum += 1.0 / size[c]
+            else:
+                f_sum += 1.0 / negative[c]
+            if kind[i] == UNKNOWN_KIND:
+                n_unknown += 1
+            else:
+                n_known += 1
+            now = hits[c] / accepted[c]
+            p_sum += now - precision[c]
+            precision[c] = now
+        begin = last[g] + 1
+        correct[g + 1], known[g + 1], unknown[g + 1] = n_correct, n_known, n_unknown
+        precision_sum[g + 1], recall_sum[g + 1], fallout_sum[g + 1] = p_sum, r_sum, f_sum
+    return correct, known, unknown, precision_sum, recall_sum, fallout_sum
 
 
 @njit(nogil=True, cache=True)

@@ -103,6 +103,7 @@ def read_samples(
     need_unknown: bool = True,
 ) -> Samples:
     """Check the triple and mark its samples."""
+    unknown_label = check.as_label(unknown_label)
     true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))
     score = check.as_scores("open_score", open_score)
     check.check_same_length(y_true=true, y_pred=pred, open_score=score)
@@ -132,8 +133,9 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
         kind = (y_true == y_pred).view(np.uint8)
         kind[unknown] = UNKNOWN_KIND
         smallest = 0
-        if y_true.dtype.kind == "i" and n and y_true.min() < 0:
-            smallest = int(np.min(y_true, where=~unknown, initial=0))
+        if y_true.dtype.kind == "i":
+            stray = (y_true < 0) & ~unknown
+            smallest = int(y_true[stray].min()) if stray.any() else 0
     if smallest < 0:
         raise ValueError(
             f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,35 +55,46 @@ def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
         raise ValueError(f"classes contains the unknown label {samples.unknown_label!r}; list known classes only.")
     true = _positions("y_true", samples.y_true, names, samples.unknown_label)
     pred = _positions("y_pred", samples.y_pred, names, samples.unknown_label)
-    size = np.bincount(true[true >= 0], minlength=len(names))
+    size = np.bincount(true + 1, minlength=len(names) + 1)[1:]
     return Coded(samples, names, true, pred, size)
 
 
 def _classes_met(samples: Samples) -> NDArray[Any]:
-    labels = (samples.y_true, samples.y_pred)
-    largest = max(int(l.max()) for l in labels) if samples.y_true.dtype.kind == "i" else None
-    if largest is not None and largest < 2 * len(samples.kind) + 1024:  # no sort for ordinary class ids
-        met = np.zeros(largest + 1, dtype=bool)
-        for l in labels:
-            met[l[l >= 0]] = True
-        found = np.flatnonzero(met)
-    else:
+    labels = samples.y_true, samples.y_pred
+    size = _lookup_size(*labels)
+    if size is None:
         found = np.union1d(*labels)
         found = found[found >= 0] if found.dtype.kind == "i" else found
+    else:
+        met = np.zeros(size, dtype=bool)
+        for part in labels:
+            met[part] = True
+        found = np.flatnonzero(met[:-1])
     return found[~check.is_label(found, samples.unknown_label)]
 
 
+def _lookup_size(*labels: NDArray[Any]) -> int | None:
+    """Size of a table indexed by these labels, -1 being its last entry; None where a table does not serve."""
+    if any(part.dtype.kind != "i" or len(part) == 0 or part.min() < -1 for part in labels):
+        return None
+    size = max(int(part.max()) for part in labels) + 2
+    return size if size <= 2 * len(labels[0]) + 1024 else None
+
+
 def _positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
-    if classes.dtype.kind == "i" and labels.dtype.kind == "i" and classes[-1] < 2 * len(labels) + 1024:
-        lookup = np.full(int(classes[-1]) + 2, -2, dtype=np.int64)  # one more entry, for whatever is outside
-        lookup[classes] = np.arange(len(classes))
-        inside = (labels >= 0) & (labels <= classes[-1])
-        position = lookup[np.where(inside, labels, -1)]
-    else:
+    """Position of each label in ``classes``, -1 for the unknown label."""
+    size = _lookup_size(labels, classes)
+    if size is None:
         position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         position = np.where(classes[position] == labels, position, -2)
-    position[check.is_label(labels, unknown_label)] = -1
-    if (position == -2).any():
+        position[check.is_label(labels, unknown_label)] = -1
+    else:
+        lookup = np.full(size, -2, dtype=np.int64)
+        lookup[classes] = np.arange(len(classes))
+        if isinstance(unknown_label, int) and -1 <= unknown_label < size:
+            lookup[unknown_label] = -1
+        position = lookup[labels]
+    if position.min(initial=0) == -2:
         stranger = labels[position == -2][0]
         raise ValueError(
             f"{name} contains {stranger.item()!r}, which is not among the given classes; list every known class "
@@ -152,30 +164,32 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     Accepting one more sample changes TP_i / (TP_i + FP_i) of one class only, so the macro sums are running totals
     of such changes.
     """
-    samples, order = coded.samples, ranking.order
-    pred = coded.pred[order]
+    n_known, n_unknown = coded.samples.n_known, coded.samples.n_unknown
+    pred = coded.pred[ranking.order]
+    size = np.maximum(coded.class_size, 1)
+    negative = n_known + n_unknown - coded.class_size
+    fast = fast_backend(len(pred))
+    totals: tuple[NDArray[Any], ...] = (
+        _running_totals(ranking, pred, size, negative)
+        if fast is None
+        else fast.running_totals(pred, ranking.kind, ranking.last, size, negative)
+    )
+    return DecisionCounts(len(coded.classes), n_known, n_unknown, *totals)
+
+
+def _running_totals(ranking: Ranking, pred: Ints, size: Ints, negative: Ints) -> tuple[NDArray[Any], ...]:
+    """The last six fields of ``DecisionCounts`` at every threshold."""
     accepted, correct = pred >= 0, ranking.kind == CORRECT
     unknown = accepted & (ranking.kind == UNKNOWN_KIND)
-    fast = fast_backend(len(order))
-    change = (
-        _precision_changes(pred, correct, len(coded.classes))
-        if fast is None
-        else fast.precision_changes(pred, correct, len(coded.classes))
+    values = (
+        correct,
+        accepted & ~unknown,
+        unknown,
+        _precision_changes(pred, correct, len(size)),
+        correct / size[pred],
+        (accepted & ~correct) / negative[pred],
     )
-    size = np.maximum(coded.class_size, 1)
-    negative = samples.n_known + samples.n_unknown - coded.class_size
-    n_accepted, n_unknown = ranking.at_thresholds(accepted), ranking.at_thresholds(unknown)
-    return DecisionCounts(
-        n_classes=len(coded.classes),
-        n_known=samples.n_known,
-        n_unknown=samples.n_unknown,
-        correct=ranking.at_thresholds(correct),
-        accepted_known=n_accepted - n_unknown,
-        accepted_unknown=n_unknown,
-        precision_sum=ranking.at_thresholds(change),
-        recall_sum=ranking.at_thresholds(correct / size[pred]),
-        fallout_sum=ranking.at_thresholds((accepted & ~correct) / negative[pred]),
-    )
+    return tuple(ranking.at_thresholds(value) for value in values)
 
 
 def _precision_changes(pred: Ints, correct: NDArray[np.bool_], n_classes: int) -> Floats:
@@ -499,6 +513,6 @@ def threshold_sweep(
 def sweep_of(ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
     """Sweep over ranked samples."""
     counts = counts_over_thresholds(ranking, coded)
-    values = {name: formula(counts) for name, formula in DECISION_METRICS.items()}
-    values["normalized_accuracy"] = normalized_accuracy_of(counts, weight, aus)
+    formulas = {**DECISION_METRICS, "normalized_accuracy": partial(normalized_accuracy_of, weight=weight, aus=aus)}
+    values = {name: formula(counts) for name, formula in formulas.items()}
     return ThresholdSweep(ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)

@@ -18,7 +18,7 @@ from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, Samples, r
 from openauc.metrics.decision import check_threshold, encode, sweep_of
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
-_ROUNDING = 1e-9  # 20 * 0.95 must count as 19, not as a little more
+_ROUNDING = 1e-12  # relative: 20 * 0.55 must count as 11, not as a little more
 TARGETS: tuple[str, ...] = Target.__args__  # type: ignore[attr-defined]
 
 
@@ -178,7 +178,7 @@ def order_statistic(n: int, share: float, confidence: float | None = None) -> in
     (19, 59)
     """
     if confidence is None:
-        return min(int(np.ceil((n + 1) * share - _ROUNDING)), n + 1)
+        return min(int(np.ceil((n + 1) * share * (1.0 - _ROUNDING))), n + 1)
     enough = np.flatnonzero(_binomial_tail(n, share)[1:] <= (1.0 - confidence) * (1.0 + _ROUNDING))  # k - 1
     return int(enough[0]) + 1
 
@@ -186,8 +186,8 @@ def order_statistic(n: int, share: float, confidence: float | None = None) -> in
 def smallest_sample(share: float, confidence: float | None = None) -> int:
     """Fewest samples for which ``order_statistic`` exists: the largest score must do."""
     if confidence is None:
-        return int(np.ceil(share / (1.0 - share) - _ROUNDING))
-    return int(np.ceil(np.log1p(-confidence) / np.log(share) - _ROUNDING))
+        return int(np.ceil(share / (1.0 - share) * (1.0 - _ROUNDING)))
+    return int(np.ceil(np.log1p(-confidence) / np.log(share) * (1.0 - _ROUNDING)))
 
 
 def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:

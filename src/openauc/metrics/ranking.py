@@ -31,7 +31,7 @@ from openauc.metrics.curve import Curve, Floats, segment_areas
 
 Ties = Literal["half", "strict"]
 Side = Literal["unknown", "known"]
-_ROUNDING = 1e-9  # 0.95 * 20 must count as 19, not as a little more
+_ROUNDING = 1e-14  # relative: 0.55 * 20 must count as 11, not as a little more
 
 
 class ScoreDirectionWarning(UserWarning):
@@ -88,15 +88,15 @@ def accuracy_of(table: RankTable) -> Floats:
 def column_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
     """Column with the fewest false alarms among those that find at least the share ``tpr`` of the positives."""
     if positive == "unknown":
-        needed = np.ceil(tpr * table.n_unknown - _ROUNDING)
+        needed = np.ceil(tpr * table.n_unknown * (1.0 - _ROUNDING))
         return _columns_up_to(table.unknown, table.n_unknown - needed) - 1
-    needed = np.ceil(tpr * table.n_known - _ROUNDING)
+    needed = np.ceil(tpr * table.n_known * (1.0 - _ROUNDING))
     return _columns_up_to(table.known, needed - 1)
 
 
 def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
     """Last column that accepts at most the share ``fpr`` of the unknown samples."""
-    allowed = np.floor(fpr * table.n_unknown + _ROUNDING)
+    allowed = np.floor(fpr * table.n_unknown * (1.0 + _ROUNDING))
     return _columns_up_to(table.unknown, allowed) - 1
 
 

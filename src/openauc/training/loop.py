@@ -1,0 +1,567 @@
+"""The training loop: one process or many, resumable at any batch, the same weights for the same seed.
+
+Nothing random outlives a batch except PyTorch's default generator (dropout) and the method's own: the order of
+an epoch follows from seed and epoch, the augmentation of a batch from seed, epoch, batch and process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.state import AcceleratorState
+from accelerate.tracking import GeneralTracker
+from accelerate.utils import gather_object
+from numpy.typing import NDArray
+from torch import Tensor
+
+from openauc._files import write_text
+from openauc._validation import check_choice
+from openauc.methods import load_method, make_method, method_options
+from openauc.methods.base import Method
+from openauc.models.backbones import make_backbone
+from openauc.protocols.base import OpenSetData, TrainPart
+from openauc.protocols.sources import take
+from openauc.training.augment import TrainTransform
+from openauc.training.checkpoint import (
+    Checkpoint,
+    ProcessState,
+    Progress,
+    restore_optimizer,
+    save_weights,
+)
+from openauc.training.predict import Pixels, lay_out, remember_recipe
+from openauc.training.recipe import Recipe
+from openauc.training.schedule import learning_rate
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+Precision = Literal["fp32", "bf16", "fp16"]
+PRECISIONS: dict[Precision, str] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
+TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "mlflow": ("mlflow",)}
+"""Trackers by name, and the packages of which one has to be installed."""
+
+CHECKPOINT, LOG, WEIGHTS = "checkpoint.safetensors", "log.jsonl", "model.safetensors"
+
+
+class TrainingInterrupted(Exception):
+    """SIGINT or SIGTERM arrived; a checkpoint holds everything up to the last batch."""
+
+    def __init__(self, signum: int, where: str) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name} {where}.")
+        self.signum = signum
+
+
+class Batch(NamedTuple):
+    """One process's part of a batch: its rows, and their share of the batch times the number of processes."""
+
+    phase: str
+    rows: NDArray[np.int64]
+    share: float
+
+
+def train(
+    method: Method,
+    data: OpenSetData,
+    recipe: Recipe,
+    *,
+    out: Path | None = None,
+    seed: int = 0,
+    precision: Precision = "fp32",
+    compile: bool = False,
+    channels_last: bool = True,
+    trackers: Sequence[str | GeneralTracker] = (),
+    checkpoint_every: int = 1,
+    about: Mapping[str, Any] | None = None,
+) -> list[dict[str, float]]:
+    """Train a method on the known classes; returns one row per epoch.
+
+    Start it with ``torchrun`` or ``accelerate launch`` to use several processes: each takes its part of every
+    batch, so that ``recipe.batch_size`` is that of all of them together. BatchNorm and mixing look at one
+    process's part only. Everything else, the last incomplete batch included, is as in one process.
+
+    Parameters
+    ----------
+    method
+        Changed in place.
+    data
+        Its test part is not touched.
+    recipe
+        Epochs, batch size, rates, augmentation.
+    out
+        Folder for ``checkpoint.safetensors``, ``log.jsonl`` and, in the end, ``model.safetensors``. Calling
+        again with the same arguments goes on from the checkpoint; on the CPU the weights are, bit for bit,
+        those of a run that never stopped. SIGINT and SIGTERM are then answered by a checkpoint.
+    seed
+        Seeds the order, the augmentation, and PyTorch's default generator, which dropout draws from.
+    precision
+        Autocast of the forward pass; fp16 needs a GPU.
+    compile
+        Compile the backbone with ``torch.compile``; it stays compiled.
+    channels_last
+        Keep images and convolutions with the channels innermost.
+    trackers
+        Names in ``TRACKERS``, or tracker objects of ``accelerate``.
+    checkpoint_every
+        Epochs from one checkpoint to the next.
+    about
+        JSON-ready description of the run, kept in checkpoint and weights. A checkpoint of another run is
+        refused.
+
+    Returns
+    -------
+    list of dict
+        ``epoch`` (from 1), ``loss``, ``learning_rate``, ``seconds``, ``images_per_second``, and means over
+        the epoch's images of what the method's steps and ``diagnostics()`` report.
+
+    Raises
+    ------
+    TrainingInterrupted
+        After the checkpoint that a signal asked for.
+    FloatingPointError
+        When the loss is not finite. The step is not taken and the last checkpoint stays.
+    """
+    _check(method, data, seed, checkpoint_every)
+    if precision == "fp16" and PartialState().device.type == "cpu":
+        raise ValueError("precision is 'fp16', which needs a GPU; use 'bf16' or 'fp32' on a CPU.")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    accelerator = _accelerator(method, precision, trackers, out)
+    try:
+        run = _Run(method, data, recipe, accelerator, seed=seed, channels_last=channels_last)
+        if compile:
+            method.backbone.compile()
+        return run.go(out, checkpoint_every, dict(about or {}))
+    finally:
+        for tracker in accelerator.trackers:
+            tracker.finish()
+        accelerator.unwrap_model(method, keep_fp32_wrapper=False)
+        # Otherwise the next run of this process could not choose another precision.
+        AcceleratorState._reset_state()
+
+
+def build_method(
+    name: str,
+    data: OpenSetData,
+    recipe: Recipe,
+    *,
+    backbone: str | None = None,
+    width: int | None = None,
+    seed: int = 0,
+    method_args: Mapping[str, Any] | None = None,
+) -> Method:
+    """Method of that name for the data's known classes, its initial weights drawn with ``seed``.
+
+    Without ``backbone`` it is the one of the papers: ResNet-50 for images above 64 pixels, else VGG32, with
+    two BatchNorm branches for ARPL+CS.
+    """
+    kind = load_method(name)
+    options = dict(method_args or {})
+    if "image_size" in method_options(kind):
+        options.setdefault("image_size", recipe.image_size)
+    network = make_backbone(
+        backbone or default_backbone(name, recipe.image_size),
+        width=width,
+        image_size=recipe.image_size,
+        generator=_torch_generator(seed, "backbone"),
+    )
+    rng = np.random.default_rng([seed, *b"method"])
+    return make_method(kind, network, data.num_classes, rng=rng, method_args=options)
+
+
+def default_backbone(method: str, image_size: int) -> str:
+    """The papers' backbone for a method and an image size.
+
+    >>> default_backbone("arpl_cs", 32), default_backbone("openauc", 448)
+    ('vgg32_abn', 'resnet50')
+    """
+    if image_size > 64:
+        return "resnet50"
+    return "vgg32_abn" if method == "arpl_cs" else "vgg32"
+
+
+def limited(data: OpenSetData, images: int, *, seed: int = 0) -> OpenSetData:
+    """The same data with at most ``images`` training images, drawn without replacement."""
+    if images < 1:
+        raise ValueError(f"max_train_images is {images}; pass a positive number of images.")
+    return replace(data, read_train=partial(_read_limited, data, images, seed))
+
+
+def _read_limited(data: OpenSetData, images: int, seed: int) -> TrainPart:
+    order = np.random.default_rng([seed, *b"limited"]).permutation(len(data.train_labels))
+    kept = np.sort(order[:images])
+    return data.train._replace(images=take(data.train_images, kept), labels=data.train_labels[kept])
+
+
+def epoch_batches(
+    count: int,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    passes: Sequence[str] = ("plain",),
+    process: int = 0,
+    processes: int = 1,
+) -> list[Batch]:
+    """Batches of one epoch for one process: a function of seed and epoch, shuffled anew for each pass.
+
+    Every image comes once per pass, and the last batch may be smaller. Weighted by their shares, the mean
+    losses of the processes average to the mean loss of the batch. A process for which the last batch has no
+    image left takes its first one with share 0.
+
+    >>> [len(batch.rows) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
+    [4, 4, 2]
+    >>> [epoch_batches(10, 9, seed=0, epoch=0, process=i, processes=2)[1].share for i in range(2)]
+    [2.0, 0.0]
+    """
+    batches = []
+    for number, phase in enumerate(passes):
+        order = np.random.default_rng([seed, *b"order", epoch, number]).permutation(count)
+        for start in range(0, count, batch_size):
+            whole = order[start : start + batch_size]
+            own = np.array_split(whole, processes)[process]
+            share = len(own) * processes / len(whole)
+            batches.append(Batch(phase, own if share else whole[:1], share))
+    return batches
+
+
+class _Run:
+    """One training run of one process."""
+
+    def __init__(
+        self,
+        method: Method,
+        data: OpenSetData,
+        recipe: Recipe,
+        accelerator: Accelerator,
+        *,
+        seed: int,
+        channels_last: bool,
+    ) -> None:
+        self.accelerator = accelerator
+        self.method = method
+        self.recipe = recipe
+        self.seed = seed
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+        self.process, self.processes = accelerator.process_index, accelerator.num_processes
+        self.pixels = Pixels(data.train_images, accelerator.device)
+        self.labels = torch.from_numpy(data.train_labels).to(accelerator.device)
+        self.transform = TrainTransform(recipe, data.train_images.shape[1])
+        self.progress = Progress()
+        self.sums: dict[str, tuple[float, float]] = {}
+        self._seed_generators()
+        method.to(accelerator.device)
+        lay_out(method, self.layout)
+        main = method.optimizer(recipe)
+        self.optimizers = {"main": main, **method.auxiliary_optimizers()}
+        self.forward, self.optimizer = accelerator.prepare(method, main)
+        method.train()
+        remember_recipe(method, recipe)
+
+    def go(self, out: Path | None, checkpoint_every: int, about: dict[str, Any]) -> list[dict[str, float]]:
+        """Run from wherever the checkpoint ends to the last epoch."""
+        about |= {
+            "method_class": type(self.method).__name__,
+            "recipe": self.recipe.to_dict(),
+            "seed": self.seed,
+            "train_images": len(self.labels),
+            "processes": self.processes,
+        }
+        self.accelerator.init_trackers("openauc", config={key: str(value) for key, value in about.items()})
+        if out is not None:
+            self._resume(out / CHECKPOINT, about)
+        log = out / LOG if out is not None and self.accelerator.is_main_process else None
+        if log is not None:
+            write_text(log, "".join(f"{json.dumps(row)}\n" for row in self.progress.history))
+        with _caught_signals(enabled=out is not None) as caught, self._bar() as bar:
+            while self.progress.epoch < self.recipe.epochs:
+                if not self._epoch(caught, bar, out):
+                    self._save(out, about)
+                    raise TrainingInterrupted(
+                        self._agreed(caught),
+                        f"in epoch {self.progress.epoch + 1} after {self.progress.batch} batches",
+                    )
+                row = self.progress.history[-1]
+                if self.progress.epoch % checkpoint_every == 0 or self.progress.epoch == self.recipe.epochs:
+                    self._save(out, about)
+                if log is not None:
+                    with log.open("a", encoding="utf-8") as file:
+                        file.write(f"{json.dumps(row)}\n")
+                self.accelerator.log(row, step=self.progress.epoch)
+        if out is not None and self.accelerator.is_main_process:
+            save_weights(self.method, out / WEIGHTS, about)
+        return self.progress.history
+
+    def _epoch(self, caught: list[int], bar: Bar, out: Path | None) -> bool:
+        """Finish the epoch under way and append its row; False when a signal came first."""
+        epoch = self.progress.epoch
+        rate = learning_rate(self.recipe, epoch)
+        for group in self.optimizers["main"].param_groups:
+            group["lr"] = rate
+        batches = self._batches(epoch)
+        begin = time.perf_counter() - self.progress.seconds
+        rest = batches[self.progress.batch :]
+        for batch, pixels in zip(rest, self.pixels.stream([batch.rows for batch in rest]), strict=True):
+            values = self._step(batch, pixels, out)
+            self.progress.batch += 1
+            self.progress.seconds = time.perf_counter() - begin
+            self._add(values, weight=len(batch.rows) if batch.share else 0)
+            self._show(bar, values["loss"], rate, self.progress.batch / len(batches))
+            if self._agreed(caught):
+                return False
+        self._finish_epoch(rate)
+        return True
+
+    def _step(self, batch: Batch, pixels: Tensor, out: Path | None) -> dict[str, float]:
+        """One batch: augment, train, and say what was seen."""
+        place = (self.progress.epoch, self.progress.batch, self.process)
+        x = self.transform(pixels, _torch_generator(self.seed, "augment", *place))
+        x = x.contiguous(memory_format=self.layout)
+        y = self.labels[torch.from_numpy(batch.rows).to(self.labels.device)]
+
+        def backward(loss: Tensor) -> None:
+            self._require_finite("loss", loss.item(), out)
+            self.accelerator.backward(batch.share * loss)
+
+        values = self.method.train_batch(
+            x, y, self.optimizer, phase=batch.phase, forward=self.forward, backward=backward
+        )
+        for name, value in values.items():
+            self._require_finite(name, value, out)
+        return values | self.method.diagnostics()
+
+    def _require_finite(self, name: str, value: float, out: Path | None) -> None:
+        if math.isfinite(value):
+            return
+        kept = out is not None and (out / CHECKPOINT).is_file()
+        rate = learning_rate(self.recipe, self.progress.epoch)
+        raise FloatingPointError(
+            f"the {name.replace('_', ' ')} is {value} in epoch {self.progress.epoch + 1}, batch "
+            f"{self.progress.batch + 1}, at a learning rate of {rate:g}; lower the rate or add warm-up epochs"
+            + (f". The last good checkpoint is kept in {out}." if kept else ".")
+        )
+
+    def _finish_epoch(self, rate: float) -> None:
+        self._share_buffers()
+        sums: dict[str, tuple[float, float]] = {}
+        for part in gather_object([self.sums]):
+            for name, (total, weight) in part.items():
+                sums[name] = (sums.get(name, (0, 0))[0] + total, sums.get(name, (0, 0))[1] + weight)
+        means = {name: total / weight for name, (total, weight) in sums.items()}
+        images = len(self.labels) * len(self.method.passes)
+        row = {
+            "epoch": self.progress.epoch + 1,
+            "loss": means.pop("loss"),
+            "learning_rate": rate,
+            "seconds": self.progress.seconds,
+            "images_per_second": images / self.progress.seconds,
+            **means,
+        }
+        self.sums = {}
+        self.progress = Progress(epoch=self.progress.epoch + 1, history=[*self.progress.history, row])
+
+    def _add(self, values: Mapping[str, float], *, weight: int) -> None:
+        if weight == 0:
+            return
+        for name, value in values.items():
+            total, weights = self.sums.get(name, (0.0, 0.0))
+            self.sums[name] = (total + weight * value, weights + weight)
+
+    def _save(self, out: Path | None, about: dict[str, Any]) -> None:
+        if out is None:
+            return
+        processes = gather_object([ProcessState.of(self.method, self.sums)])
+        if not self.accelerator.is_main_process:
+            return
+        scaler = self.accelerator.scaler
+        Checkpoint(
+            about=about,
+            progress=self.progress,
+            model=self.method.state_dict(),
+            optimizers={name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            processes=processes,
+            scaler=None if scaler is None else scaler.state_dict(),
+        ).save(out / CHECKPOINT)
+
+    def _resume(self, path: Path, about: dict[str, Any]) -> None:
+        if not path.is_file():
+            return
+        checkpoint = Checkpoint.load(path)
+        # By way of JSON, as the checkpoint was: a tuple there is a list.
+        refuse_other_run(path.parent, checkpoint.about, json.loads(json.dumps(about)))
+        self.method.load_state_dict(checkpoint.model)
+        for name, optimizer in self.optimizers.items():
+            restore_optimizer(optimizer, checkpoint.optimizers[name])
+        own = checkpoint.processes[self.process]
+        own.restore(self.method)
+        self.sums = own.sums
+        self.progress = checkpoint.progress
+        if checkpoint.scaler is not None and self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(checkpoint.scaler)
+
+    def _batches(self, epoch: int) -> list[Batch]:
+        return epoch_batches(
+            len(self.labels),
+            self.recipe.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            passes=self.method.passes,
+            process=self.process,
+            processes=self.processes,
+        )
+
+    def _seed_generators(self) -> None:
+        """Seed dropout, and make the processes' methods, so far equal, draw different numbers."""
+        torch.manual_seed(_number(self.seed, "torch", self.process))
+        if self.process:
+            self.method.rng = np.random.default_rng([self.seed, *b"method", self.process])
+
+    def _share_buffers(self) -> None:
+        """Give every process the running statistics of the first, which are the ones that are saved."""
+        if self.processes > 1:
+            for buffer in self.method.buffers():
+                torch.distributed.broadcast(buffer, 0)
+
+    def _agreed(self, caught: list[int]) -> int:
+        """The signal that any process caught, 0 if none did; processes must stop after the same batch."""
+        signum = caught[0] if caught else 0
+        if self.processes == 1:
+            return signum
+        shared = torch.tensor(signum, device=self.accelerator.device)
+        torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
+        return int(shared)
+
+    def _bar(self) -> Bar:
+        """Progress over all epochs; silent unless the main process talks to a terminal."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        quiet = not (console.is_terminal and self.accelerator.is_main_process)
+        bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}/{task.total:g}"),
+            BarColumn(),
+            TextColumn("loss {task.fields[loss]:.4f}  rate {task.fields[rate]:.2g}"),
+            TextColumn("{task.fields[speed]:,.0f} images/s"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet,
+        )
+        done = self.progress.epoch
+        bar.add_task("", total=self.recipe.epochs, completed=done, epoch=done, loss=math.nan, rate=0.0, speed=0.0)
+        return bar
+
+    def _show(self, bar: Bar, loss: float, rate: float, share: float) -> None:
+        images = share * len(self.labels) * len(self.method.passes)
+        bar.update(
+            bar.task_ids[0],
+            completed=self.progress.epoch + share,
+            epoch=self.progress.epoch + 1,
+            loss=loss,
+            rate=rate,
+            speed=images / self.progress.seconds,
+        )
+
+
+def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise ValueError, naming what differs, unless a folder's run and the one asked for are the same."""
+    before, now = (dict(_flat(about)) for about in (old, new))
+    different = [key for key in before | now if before.get(key) != now.get(key)]
+    if different:
+        said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])
+        more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
+        raise ValueError(
+            f"{folder} holds another run: {said}{more}. Repeat its command to resume it, or choose another folder."
+        )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) -> None:
+    if data.num_classes != method.num_classes:
+        raise ValueError(
+            f"the method has {method.num_classes} classes but the data {data.num_classes}; build the method "
+            "with num_classes=data.num_classes."
+        )
+    if len(data.train_labels) == 0:
+        raise ValueError("the training part is empty; nothing can be learned from it.")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every is {checkpoint_every}; expected a number of epochs, at least 1.")
+
+
+def _accelerator(
+    method: Method, precision: Precision, trackers: Sequence[str | GeneralTracker], out: Path | None
+) -> Accelerator:
+    check_choice("precision", precision, PRECISIONS)
+    for tracker in trackers:
+        if isinstance(tracker, str):
+            packages = TRACKERS[check_choice("tracker", tracker, TRACKERS)]
+            if not any(map(find_spec, packages)):
+                raise ImportError(f"the tracker {tracker!r} needs `pip install {packages[0]}`.")
+    return Accelerator(
+        mixed_precision=PRECISIONS[precision],
+        log_with=list(trackers) or None,
+        project_dir=None if out is None else str(out),
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=method.find_unused_parameters)],
+    )
+
+
+@contextmanager
+def _caught_signals(*, enabled: bool) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM; a second one acts at once, as it would have without us."""
+    caught: list[int] = []
+    # Python lets only the main thread decide about signals.
+    if not enabled or threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def catch(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        restore()
+        print("stopping after this batch; once more to stop at once.", file=sys.stderr)
+
+    for number in previous:
+        signal.signal(number, catch)
+    try:
+        yield caught
+    finally:
+        restore()
+
+
+def _number(seed: int, purpose: str, *place: int) -> int:
+    """A seed of its own for each purpose and place."""
+    sequence = np.random.SeedSequence([seed, *purpose.encode(), *place])
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _torch_generator(seed: int, purpose: str, *place: int) -> torch.Generator:
+    return torch.Generator().manual_seed(_number(seed, purpose, *place))
