@@ -322,7 +322,7 @@ class Scratch:
     def __call__(self, name: str, shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
         """An uninitialised array, valid until the next call with this name."""
         array = self._arrays.get(name)
-        if array is None or array.shape != shape:
+        if array is None or array.shape != shape or array.dtype != dtype:
             array = self._arrays[name] = np.empty(shape, dtype=dtype)
         return array
 

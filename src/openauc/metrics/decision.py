@@ -468,7 +468,10 @@ class ThresholdSweep:
         return Best(float(values[column]), float(self.threshold[column]))
 
     def curve(self, name: str, against: Literal["threshold", "unknown_tpr"] = "unknown_tpr") -> Curve:
-        """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1)."""
+        """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1).
+
+        Between two thresholds a metric keeps the value of the lower one; the curve draws a straight line there.
+        """
         check.check_choice("against", against, ("threshold", "unknown_tpr"))
         values = self._metric(name)
         if against == "threshold":

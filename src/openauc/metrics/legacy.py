@@ -23,7 +23,6 @@ from openauc.metrics.curve import Floats
 from openauc.metrics.decision import ThresholdSweep, encode, ratio, sweep_of
 from openauc.metrics.ranking import (
     auroc_of,
-    auroc_score,
     average_precision,
     average_precision_of,
     detection_accuracy,
@@ -77,7 +76,8 @@ def arpl_auroc(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, u
     >>> arpl_auroc([0, 0, -1], [0, 0, 0], [0.1, 0.5, 0.5])
     0.5
     """
-    return auroc_score(y_true, y_pred, open_score, ties="strict", unknown_label=unknown_label)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    return float(auroc_of(rank(samples).table, "strict"))
 
 
 def arpl_tnr_at_tpr(

@@ -241,8 +241,8 @@ def auroc_score(
     check.check_choice("ties", ties, ("half", "strict"))
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
     value = _pair_score(samples, ties, with_wrong=True)
-    if value < 0.5 and ties == "half":
-        warn_if_reversed(value)
+    if value < 0.5:
+        warn_if_reversed(value if ties == "half" else _pair_score(samples, "half", with_wrong=True))
     return value
 
 
@@ -475,4 +475,4 @@ def acc_times_auc_placements(ranking: Ranking) -> Placements:
     """Placements of a product, to first order (delta method)."""
     accuracy, auroc = accuracy_placements(ranking), openauc_placements(ranking, with_wrong=True)
     acc, auc = accuracy.known.mean(), auroc.known.mean()
-    return Placements(auc * accuracy.known + acc * auroc.known, acc * auroc.unknown)
+    return Placements(auc * accuracy.known + acc * auroc.known - acc * auc, acc * auroc.unknown)
