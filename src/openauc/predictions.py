@@ -164,16 +164,19 @@ def read_columns(path: PathLike) -> dict[str, NDArray[Any]]:
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    unreadable = f"{path} is not a readable .npz file; write it with numpy.savez"
+    if not zipfile.is_zipfile(path):  # numpy would take such a file for a pickle
+        raise ValueError(f"{unreadable}.")
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, AttributeError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError) as error:
         if "allow_pickle" in str(error):
             raise ValueError(
                 f"{path} holds pickled objects, which are never loaded; save names as strings "
                 "(array.astype(str)) and numbers as numbers."
             ) from None
-        raise ValueError(f"{path} is not a readable .npz file ({error}); write it with numpy.savez.") from None
+        raise ValueError(f"{unreadable} ({error}).") from None
 
 
 def _read_csv(path: Path) -> dict[str, NDArray[Any]]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -149,9 +150,10 @@ def test_a_terminal_sees_a_progress_bar(data, monkeypatch, capsys):
     assert "images/s" in shown
 
 
-def test_training_learns_and_its_recipe_is_remembered(data):
-    recipe = recipe_for("plain", "digits", epochs=6)
-    method = build(data, "softmax")
+def test_training_learns_and_its_recipe_is_remembered():
+    data = get_protocol("digits").load(0)
+    recipe = recipe_for("plain", "digits", epochs=4)
+    method = build_method("softmax", data, recipe, width=8)
     rows = train(method, data, recipe)
     assert rows[-1]["loss"] < 0.7 * rows[0]["loss"]
     predictions = predict(method, data)
@@ -362,20 +364,22 @@ def test_the_method_is_given_back_unwrapped(data):
 
 def test_memory_layout_changes_the_layout_only(data):
     first, second = build(data, "softmax"), build(data, "softmax")
-    short = replace(RECIPE, epochs=1)
+    short = replace(RECIPE, epochs=1, batch_size=220)  # one step: nothing for rounding to grow on
     rows = [train(m, data, short, channels_last=flag) for m, flag in ((first, True), (second, False))]
     assert first.backbone.conv2.weight.is_contiguous(memory_format=torch.channels_last)
     assert second.backbone.conv2.weight.is_contiguous()
-    assert rows[0][0]["loss"] == pytest.approx(rows[1][0]["loss"], rel=1e-3)
+    assert rows[0][0]["loss"] == pytest.approx(rows[1][0]["loss"], rel=1e-5)
 
 
-@pytest.mark.slow
-def test_compiled_training(data):
-    short = replace(RECIPE, epochs=1, batch_size=110)
+def test_compiled_training(data, monkeypatch):
+    # Without the code generator, which takes a minute; what is compiled and how it is called stays the same.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    short = replace(RECIPE, epochs=1, batch_size=220)
     plain, compiled = build(data, "softmax"), build(data, "softmax")
-    plain.backbone.dropout = compiled.backbone.dropout = 0.0  # compiled code draws other numbers
     losses = [train(m, data, short, compile=flag)[0]["loss"] for m, flag in ((plain, False), (compiled, True))]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-2)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert list(compiled.state_dict()) == list(plain.state_dict())
+    assert compiled.backbone._compiled_call_impl is not None
 
 
 def test_the_papers_backbones(data):
@@ -401,7 +405,7 @@ def test_bad_arguments(data):
         train(method, data, RECIPE, seed=-1)
     with pytest.raises(ValueError, match="checkpoint_every is 0"):
         train(method, data, RECIPE, checkpoint_every=0)
-    with pytest.raises(ValueError, match="Did you mean 'fp16'|precision is 'fp17'"):
+    with pytest.raises(ValueError, match="precision is 'fp17'"):
         train(method, data, RECIPE, precision="fp17")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="needs a GPU"):
@@ -443,12 +447,12 @@ import sys
 sys.path.insert(0, {folder!r})
 import torch
 torch.set_num_threads(1)
-from accelerate import PartialState
 from pathlib import Path
 from test_loop import shared_run
+from openauc.training.predict import process_state
 
 _, rows, predictions = shared_run(Path({out!r}))
-state = PartialState()
+state = process_state()
 assert state.num_processes == 2
 predictions.save(Path({out!r}) / f"{{state.process_index}}.npz")
 state.destroy_process_group()

@@ -71,12 +71,11 @@ def train(
     OUT then holds model.safetensors, log.jsonl, predictions.parquet, evaluation.json and config.json.
     """
     _require_torch("training")
-    from accelerate import PartialState
-
     from openauc.models import load_weights
     from openauc.training.loop import CHECKPOINT, TrainingInterrupted, build_method, default_backbone, limited
     from openauc.training.loop import train as run
     from openauc.training.predict import predict as predict_all
+    from openauc.training.predict import process_state
 
     chosen = _recipe(
         recipe,
@@ -101,7 +100,7 @@ def train(
         "max_train_images": max_train_images,
         "balanced": balanced,
     }
-    state = PartialState()
+    state = process_state()
     if state.is_main_process:
         _claim(out, {**spec, "seed": seed, "recipe": chosen.to_dict()}, processes=state.num_processes)
     state.wait_for_everyone()
@@ -178,12 +177,11 @@ def predict(
     published ones.
     """
     _require_torch("predicting")
-    from accelerate import PartialState
-
     from openauc.models import load_weights
     from openauc.training.checkpoint import read_about
     from openauc.training.loop import build_method
     from openauc.training.predict import predict as predict_all
+    from openauc.training.predict import process_state
 
     data = get_protocol(protocol).load(split, root=data_root, balanced=balanced, seed=seed)
     about = read_about(weights) or {}
@@ -205,7 +203,7 @@ def predict(
         )
     )
     load_weights(built, weights)
-    state = PartialState()
+    state = process_state()
     built.to(state.device)
     predictions = predict_all(
         built,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from openauc.audit import Audit
     from openauc.evaluation import Evaluation
+    from openauc.metrics.legacy import LegacyRow
     from openauc.metrics.operating import OperatingPoint
     from openauc.predictions import Predictions
     from openauc.uncertainty import Comparison
@@ -79,9 +82,9 @@ def evaluate(
             results[str(file)]["legacy"] = [row._asdict() for row in rows]
         if json_out != "-":
             labels = {name: metric.label for name, metric in metrics.items()}
-            _print_evaluation(evaluation, labels, title=str(file))
+            _show_evaluation(evaluation, labels, title=str(file))
             if legacy:
-                _print_legacy(rows)
+                _show_legacy(rows)
     _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
 
 
@@ -118,7 +121,7 @@ def compare(
         unknown_label=_label(unknown_label),
     )
     if json_out != "-":
-        _print_comparison(comparison)
+        _show_comparison(comparison)
     _write_json(json_out, comparison.to_dict())
 
 
@@ -138,7 +141,7 @@ def audit(
     predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
     result = audit_triple(*predictions, threshold=threshold, unknown_label=_label(unknown_label))
     if json_out != "-":
-        _print_audit(result)
+        _show_audit(result)
     _write_json(json_out, result.to_dict())
 
 
@@ -184,7 +187,7 @@ def threshold(
         unknown_label=_label(unknown_label),
     )
     if json_out != "-":
-        _print_point(point, flipped=lower_is_unknown)
+        _show_point(point, flipped=lower_is_unknown)
     _write_json(json_out, point.to_dict())
 
 
@@ -235,126 +238,114 @@ def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
 # --- printing -------------------------------------------------------------------------------------------
 
 
-def _table(title: str, *columns: str, caption: str | None = None) -> Any:
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=120)
+
+
+def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
+    """Print a table below its title; ``rows`` hold texts, the first column to the left."""
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
-    return table
+    for row in rows:
+        table.add_row(*row)
+    console = _console()
+    console.print(f"[bold]{title}[/bold]", table, f"[dim]{caption}[/dim]\n" if caption else "", sep="\n", end="")
 
 
-def _print(*renderables: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    for renderable in renderables:
-        console.print(renderable)
-
-
-def _print_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
-    level = f"{evaluation.level:.0%} interval"
-    heading = f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples"
-    table = _table(
-        heading,
-        "metric",
-        "value",
-        level,
-        "better",
-        "threshold",
-        caption="reject when score > threshold; F, Youden and NAcc at their best threshold on these samples",
-    )
+def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
+    rows = []
     for name, value in evaluation.values.items():
         low, high = evaluation.intervals[name]
         at = f"{evaluation.thresholds[name]:.6g}" if name in evaluation.thresholds else ""
         arrow = "↑" if evaluation.better[name] == "higher" else "↓"
-        style = "bold" if name == "openauc" else None
-        table.add_row(labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at, style=style)
-    _print(table)
-
-
-def _print_legacy(rows: Any) -> None:
-    table = _table("What older public codes compute", "name", "theirs", "exact", "difference")
-    for row in rows:
-        exact = "" if row.exact_value is None else f"{row.exact_value:.4f}"
-        difference = "" if row.difference is None else f"{row.difference:+.4f}"
-        table.add_row(f"{row.name}\n[dim]{row.why}[/dim]", f"{row.value:.4f}", exact, difference)
-    _print(table)
-
-
-def _print_comparison(comparison: Comparison) -> None:
-    many = len(comparison.names) > 2
-    columns = ["metric", "A", "B", "value A", "value B", "A − B", f"{comparison.level:.0%} interval", "p"]
-    table = _table(
-        f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
-        *columns,
-        *(["p (Holm)"] if many else []),
+        rows.append((labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at))
+    _show(
+        f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples",
+        ("metric", "value", f"{evaluation.level:.0%} interval", "better", "threshold"),
+        rows,
+        "reject when score > threshold; F, Youden and NAcc at their best threshold on these samples",
     )
+
+
+def _show_legacy(rows: Iterable[LegacyRow]) -> None:
+    _show(
+        "What older public codes compute",
+        ("name", "theirs", "exact", "difference"),
+        (
+            (f"{r.name}\n[dim]{r.why}[/dim]", f"{r.value:.4f}", f"{r.exact_value:.4f}", f"{r.difference:+.4f}")
+            for r in rows
+        ),
+    )
+
+
+def _show_comparison(comparison: Comparison) -> None:
+    rows = []
     for d in comparison.differences:
         low, high = d.interval
-        cells = [
-            d.metric,
-            d.a,
-            d.b,
-            f"{d.value_a:.4f}",
-            f"{d.value_b:.4f}",
-            f"{d.difference:+.4f}",
-            f"{low:+.4f} – {high:+.4f}",
-            _p(d.p_value),
-        ]
-        table.add_row(*cells, *([_p(d.p_holm)] if many else []))
-    _print(table)
+        values = f"{d.value_a:.4f}", f"{d.value_b:.4f}", f"{d.difference:+.4f}"
+        rows.append((d.metric, d.a, d.b, *values, f"{low:+.4f} – {high:+.4f}", _p(d.p_value), _p(d.p_holm)))
+    _show(
+        f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
+        ("metric", "A", "B", "value A", "value B", "A − B", f"{comparison.level:.0%} interval", "p", "p (Holm)"),
+        rows,
+    )
 
 
 def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
-def _print_audit(result: Audit) -> None:
-    from rich.text import Text
+def _show_audit(result: Audit) -> None:
+    def change(before: float, after: float) -> str:
+        text = f"{before:.4f} → {after:.4f}"
+        return f"[bold]{text}[/bold]" if after >= before else text
 
-    names = [construction.name for construction in result.constructions]
-    values = _table(
+    _show(
         f"{result.n_known:,} known, {result.n_unknown:,} unknown samples: your model → the worse one built from it",
-        "metric",
-        *names,
-        caption="unchanged or better in bold: the metric does not notice",
+        ("metric", *(construction.name for construction in result.constructions)),
+        (
+            (metric, *(change(c.before[metric], c.after[metric]) for c in result.constructions))
+            for metric in result.constructions[0].before
+        ),
+        "unchanged or better in bold: the metric does not notice",
     )
-    for metric in result.constructions[0].before:
-        cells = []
-        for c in result.constructions:
-            before, after = c.before[metric], c.after[metric]
-            text = f"{before:.4f} → {after:.4f}"
-            cells.append(Text(text, style="bold" if after >= before else ""))
-        values.add_row(metric, *cells)
+    for construction in result.constructions:
+        _console().print(str(construction) + "\n", markup=False)
     table1 = result.table1()
     columns = list(next(iter(table1.values())))
-    verdicts = _table("Table 1 of the paper, from these samples", "metric", *columns)
     marks = {"yes": "✓", "no": "✗", "not shown": "–"}
-    for row, answers in table1.items():
-        verdicts.add_row(row, *(marks[answers[column].answer] for column in columns))
     reasons = {
         f"– {column}: {verdict.because}"
         for answers in table1.values()
         for column, verdict in answers.items()
         if verdict.answer == "not shown"
     }
-    _print(values, *(Text(str(c) + "\n") for c in result.constructions), verdicts, *map(Text, sorted(reasons)))
+    _show(
+        "Table 1 of the paper, from these samples",
+        ("metric", *columns),
+        ((row, *(marks[answers[column].answer] for column in columns)) for row, answers in table1.items()),
+        "\n".join(sorted(reasons)),
+    )
 
 
-def _print_point(point: OperatingPoint, *, flipped: bool) -> None:
+def _show_point(point: OperatingPoint, *, flipped: bool) -> None:
     wanted = point.target if point.requested is None else f"{point.target} ≥ {point.requested:g}"
-    table = _table(f"Threshold for {wanted}", "on these samples", "share")
-    table.add_row("known accepted", f"{point.known_accepted:.4f}")
-    table.add_row("known accepted and right", f"{point.known_correct:.4f}")
+    rows = [
+        ("known accepted", f"{point.known_accepted:.4f}"),
+        ("known accepted and right", f"{point.known_correct:.4f}"),
+    ]
     if point.unknown_rejected is not None:
-        table.add_row("unknown rejected", f"{point.unknown_rejected:.4f}")
+        rows.append(("unknown rejected", f"{point.unknown_rejected:.4f}"))
     if point.objective is not None:
-        table.add_row("expected cost" if point.target == "cost" else point.target, f"{point.objective:.4f}")
-    rule = f"label a sample unknown when its score > {point.threshold!r}"
-    if flipped:
-        rule = f"label a sample unknown when its confidence < {-point.threshold!r}"
-    _print(table, f"[bold]{rule}[/bold]", f"guarantee: {point.guarantee or 'none'}")
+        rows.append(("expected cost" if point.target == "cost" else point.target, f"{point.objective:.4f}"))
+    _show(f"Threshold for {wanted}", ("on these samples", "share"), rows)
+    rule = f"score > {point.threshold!r}" if not flipped else f"confidence < {-point.threshold!r}"
+    _console().print(f"[bold]label a sample unknown when its {rule}[/bold]")
+    _console().print(f"guarantee: {point.guarantee or 'none'}")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.state import AcceleratorState
 from accelerate.tracking import GeneralTracker
 from accelerate.utils import gather_object
@@ -45,7 +45,7 @@ from openauc.training.checkpoint import (
     restore_optimizer,
     save_weights,
 )
-from openauc.training.predict import Pixels, lay_out, remember_recipe
+from openauc.training.predict import Pixels, lay_out, on_cpu, process_state, remember_recipe
 from openauc.training.recipe import Recipe
 from openauc.training.schedule import learning_rate
 
@@ -138,7 +138,7 @@ def train(
         When the loss is not finite. The step is not taken and the last checkpoint stays.
     """
     _check(method, data, seed, checkpoint_every)
-    if precision == "fp16" and PartialState().device.type == "cpu":
+    if precision == "fp16" and process_state().device.type == "cpu":
         raise ValueError("precision is 'fp16', which needs a GPU; use 'bf16' or 'fp32' on a CPU.")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -523,6 +523,7 @@ def _accelerator(
             if not any(map(find_spec, packages)):
                 raise ImportError(f"the tracker {tracker!r} needs `pip install {packages[0]}`.")
     return Accelerator(
+        cpu=on_cpu(),
         mixed_precision=PRECISIONS[precision],
         log_with=list(trackers) or None,
         project_dir=None if out is None else str(out),

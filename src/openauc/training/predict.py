@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 from accelerate import PartialState
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, parse_flag_from_env
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -231,9 +231,22 @@ def _gathered(predictor: _Predictor, count: int, precision: InferencePrecision) 
     half = precision == "bf16" or (
         precision == "auto" and native_bfloat16(predictor.device) and predictor.trusts_half(everything)
     )
-    state = PartialState()
+    state = process_state()
     own = np.array_split(everything, state.num_processes)[state.process_index]
     return np.concatenate(gather_object([predictor.logits(own, half=half)]))
+
+
+def on_cpu() -> bool:
+    """Whether to compute on the CPU: without CUDA, or where ``accelerate launch --cpu`` says so.
+
+    Unless it is told, accelerate takes the processes of a CPU run for unrelated ones.
+    """
+    return not torch.cuda.is_available() or bool(parse_flag_from_env("ACCELERATE_USE_CPU"))
+
+
+def process_state() -> PartialState:
+    """Which of how many processes this is, and its device."""
+    return PartialState(cpu=on_cpu())
 
 
 def native_bfloat16(device: torch.device) -> bool:
