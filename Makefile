@@ -17,7 +17,7 @@ test: $(STAMP) lint  ## everything CI runs
 
 check: $(STAMP) lint  ## the fast part, under a minute
 	$(BIN)/python -m pytest -m "not slow" tests/metrics tests/contracts/test_layers.py tests/test_predictions.py \
-		tests/test_evaluation.py tests/test_cli.py
+		tests/test_evaluation.py tests/test_cli.py tests/test_readme.py
 
 .PHONY: lint
 lint: $(STAMP)

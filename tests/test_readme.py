@@ -1,0 +1,38 @@
+"""The README says what the program does."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from openauc.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_shown_output_is_what_the_command_prints(monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    command, shown = re.search(r"```\n\$ openauc (.*)\n((?:.*\n)*?)```", README).groups()
+    printed = CliRunner().invoke(app, shlex.split(command)).stdout
+    assert [line.rstrip() for line in printed.strip().splitlines()] == shown.rstrip().splitlines()
+
+
+def test_python_example_runs(capsys) -> None:
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+    assert len(code.strip().splitlines()) == 5
+    rng = np.random.default_rng(0)
+    y_true = np.repeat([0, 1, -1], 40)
+    names = {"y_true": y_true, "y_pred": np.abs(y_true), "open_score": rng.normal(y_true < 0)}
+    exec(code, names)
+    assert "Interval" in capsys.readouterr().out
+    assert set(names["labels"]) <= {0, 1, -1}
+
+
+def test_files_it_points_to_exist() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)|`((?:examples|docs|benchmark)/[\w./]+)`", README)
+    paths = [path for pair in targets for path in pair if path and not path.startswith("http")]
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
