@@ -445,7 +445,7 @@ def test_pickled_objects_are_refused_and_never_run(tmp_path):
     with pytest.raises(ValueError, match="holds pickled objects, which are never loaded"):
         Predictions.load(tmp_path / "p.npz")
     (tmp_path / "q.npz").write_bytes(pickle.dumps(_Trap(tmp_path / "sprung")))
-    with pytest.raises(ValueError, match="never loaded"):
+    with pytest.raises(ValueError, match=r"q\.npz is not a readable \.npz file"):
         Predictions.load(tmp_path / "q.npz")
     assert not (tmp_path / "sprung").exists()
 

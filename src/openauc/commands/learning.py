@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.table import Table
 from openauc._files import atomic_write, write_text
 from openauc._validation import check_choice
 from openauc.evaluation import Evaluation, evaluate
+from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.table import METRICS
 from openauc.predictions import Predictions
 from openauc.protocols import PROTOCOLS, OpenSetData, get_protocol
@@ -100,13 +102,6 @@ def train(
         "max_train_images": max_train_images,
         "balanced": balanced,
     }
-    state = process_state()
-    if state.is_main_process:
-        _claim(out, {**spec, "seed": seed, "recipe": chosen.to_dict()}, processes=state.num_processes)
-    state.wait_for_everyone()
-    if (out / EVALUATION).is_file():
-        _say(f"{out} is complete; remove it to train again.", state.is_main_process)
-        return
     if max_train_images is not None:
         data = limited(data, max_train_images, seed=seed)
     built = _built(
@@ -122,6 +117,13 @@ def train(
     )
     if weights is not None:
         load_weights(built, weights, allow_missing_head=True)
+    state = process_state()
+    if state.is_main_process:
+        _claim(out, {**spec, "seed": seed, "recipe": chosen.to_dict()}, processes=state.num_processes)
+    state.wait_for_everyone()
+    if (out / EVALUATION).is_file():
+        _say(f"{out} is complete; remove it to train again.", state.is_main_process)
+        return
     try:
         run(
             built,
@@ -145,7 +147,7 @@ def train(
     if state.is_main_process:
         groups = data.test_group if data.split.groups else None
         _save_predictions(predictions, out / PREDICTIONS, groups)
-        evaluation = evaluate(*predictions)
+        evaluation = _evaluated(predictions)
         result = evaluation.to_dict() | _evaluate_groups(predictions, data)
         write_text(out / EVALUATION, json.dumps(result, indent=2) + "\n")
         (out / CHECKPOINT).unlink(missing_ok=True)
@@ -198,7 +200,7 @@ def predict(
             data,
             chosen,
             backbone=backbone or about.get("backbone"),
-            width=width or about.get("width"),
+            width=about.get("width") if width is None else width,
             method_args=options,
         )
     )
@@ -385,9 +387,12 @@ def _task(protocol: str, split: int, data: OpenSetData) -> dict[str, Any]:
 
 
 def _claim(out: Path, spec: dict[str, Any], *, processes: int) -> None:
-    """Make the folder this run's own, or refuse if another run has it."""
+    """Make the folder this run's own, or refuse if another run has it.
+
+    A run that ended before its first checkpoint, such as one with a mistyped option, has no claim any more.
+    """
     from openauc.training.checkpoint import environment
-    from openauc.training.loop import refuse_other_run
+    from openauc.training.loop import CHECKPOINT, WEIGHTS, refuse_other_run
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; --out names the folder of the run.")
@@ -397,8 +402,9 @@ def _claim(out: Path, spec: dict[str, Any], *, processes: int) -> None:
             old = json.loads(config.read_text(encoding="utf-8"))["spec"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{config} is not the configuration of a run; choose another folder.") from None
-        refuse_other_run(out, old, json.loads(json.dumps(spec)))
-        return
+        if any((out / name).is_file() for name in (CHECKPOINT, WEIGHTS)):
+            refuse_other_run(out, old, json.loads(json.dumps(spec)))
+            return
     out.mkdir(parents=True, exist_ok=True)
     content = {"spec": spec, "environment": {**environment(), "processes": str(processes)}}
     write_text(config, json.dumps(content, indent=2) + "\n")
@@ -432,12 +438,19 @@ def _evaluate_groups(predictions: Predictions, data: OpenSetData) -> dict[str, A
     """One evaluation per group of unknown classes, each against all known samples."""
     if not data.split.groups:
         return {}
-    rows = {group: data.test_rows(group) for group in data.split.groups}
     return {
         "groups": {
-            group: evaluate(*(column[chosen] for column in predictions)).to_dict() for group, chosen in rows.items()
+            group: _evaluated(Predictions(*(column[rows] for column in predictions))).to_dict()
+            for group, rows in ((group, data.test_rows(group)) for group in data.split.groups)
         }
     }
+
+
+def _evaluated(predictions: Predictions) -> Evaluation:
+    """Evaluate our own scores, whose direction is not in doubt even where a poor model falls below chance."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScoreDirectionWarning)
+        return evaluate(*predictions)
 
 
 def _headline(evaluation: Evaluation, out: Path) -> str:

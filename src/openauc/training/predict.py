@@ -31,8 +31,9 @@ Part = Literal["test", "validation"]
 PROBE_IMAGES = 1024
 """Images on which bfloat16 has to agree with float32 before it may predict the others."""
 LEAST_AGREEMENT = 0.999
-# Activations of a batch should stay in the cache of a CPU; a GPU wants as much work at once as fits.
-_PIXELS_PER_BATCH = {"cpu": 32 * 32 * 32, "cuda": 32 * 32 * 1024}
+# A CPU is fastest while the activations of a batch stay in the caches of its cores; a GPU wants to be filled.
+_PIXELS_PER_THREAD = 32 * 32 * 32
+_PIXELS_PER_GPU = 32 * 32 * 1024
 
 
 class Pixels:
@@ -194,10 +195,8 @@ class _Predictor:
         self.method = copy.copy(method)
         self.method._modules = dict(method._modules)
         self.method.backbone = fold_batch_norms(method.backbone)
-        # With small batches a CPU is no faster with the channels innermost. Setting the layout in any case
-        # makes the logits, to the last bit, a function of the weights and not of where they come from.
-        self.layout = torch.channels_last if self.device.type == "cuda" else torch.contiguous_format
-        lay_out(self.method.backbone, self.layout)
+        # Set here in any case, so that the logits follow from the weights and not from how they were made.
+        lay_out(self.method.backbone, torch.channels_last)
 
     def logits(self, rows: NDArray[np.int64], *, half: bool) -> NDArray[np.float32]:
         """(n, C) logits of some rows."""
@@ -205,7 +204,7 @@ class _Predictor:
         found = [np.empty((0, self.method.num_classes), np.float32)]
         for pixels in self.pixels.stream(batches):
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
-                x = self.transform(pixels).contiguous(memory_format=self.layout)
+                x = self.transform(pixels).contiguous(memory_format=torch.channels_last)
                 found.append(self.method.logits(x).float().cpu().numpy())
         return np.concatenate(found)
 
@@ -265,7 +264,8 @@ def _pairs(module: nn.Module) -> list[tuple[str, str]]:
 
 
 def _batch_size(device: torch.device, image_size: int) -> int:
-    return max(1, _PIXELS_PER_BATCH.get(device.type, _PIXELS_PER_BATCH["cpu"]) // image_size**2)
+    pixels = _PIXELS_PER_THREAD * torch.get_num_threads() if device.type == "cpu" else _PIXELS_PER_GPU
+    return max(1, pixels // image_size**2)
 
 
 def _device(method: Method) -> torch.device:
