@@ -16,14 +16,19 @@ Label = int | str
 _LARGEST_EXACT_INTEGER = 2**53
 
 
-def as_vector(name: str, values: ArrayLike) -> NDArray[Any]:
-    """One-dimensional array of ``values``, whether list, numpy, pandas or torch (torch is not imported)."""
+def as_array(values: ArrayLike) -> NDArray[Any]:
+    """Array of ``values``, whether list, numpy, pandas or torch (torch is not imported)."""
     source: Any = values
     if hasattr(source, "detach"):  # a torch tensor, possibly on a GPU, with gradient, or in bfloat16
         source = source.detach().cpu()
         if str(source.dtype) == "torch.bfloat16":
             source = source.float()  # exact: every bfloat16 is a float32
-    array = np.asarray(source)
+    return np.asarray(source)
+
+
+def as_vector(name: str, values: ArrayLike) -> NDArray[Any]:
+    """One-dimensional array of ``values``."""
+    array = as_array(values)
     if array.ndim != 1:
         raise ValueError(
             f"{name} has shape {array.shape}; expected one value per sample, shape (N,). "

@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike
 from openauc._validation import UNKNOWN, Label
 from openauc.metrics._kernel import Ranking, RankTable, rank, read_samples
 from openauc.metrics.curve import Curve, Floats
-from openauc.metrics.decision import Coded, encode, sweep_of
+from openauc.metrics.decision import (
+    Coded,
+    against_unknown_tpr,
+    best_of,
+    counts_at,
+    counts_over_thresholds,
+    encode,
+)
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
 from openauc.metrics.table import METRICS, Metric
 from openauc.uncertainty import (
@@ -25,6 +32,7 @@ from openauc.uncertainty import (
     bootstrap_function,
     decision_block,
     percentile_interval,
+    rates_interval,
     seed_of,
     table_block,
     u_statistic_interval,
@@ -72,13 +80,13 @@ class Evaluation:
         return type(self), (self.n_known, self.n_unknown, *parts, self.level, dict(self.curves))
 
     def to_dict(self, *, curves: bool = False) -> dict[str, Any]:
-        """JSON-ready; an infinite threshold becomes the string that float() reads. ``curves`` adds their points."""
+        """JSON-ready; what is infinite becomes the string that float() reads. ``curves`` adds their points."""
         result: dict[str, Any] = {
             "n_known": self.n_known,
             "n_unknown": self.n_unknown,
             "level": self.level,
-            "values": dict(self.values),
-            "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+            "values": {name: _finite(value) for name, value in self.values.items()},
+            "intervals": {name: [_finite(bound) for bound in bounds] for name, bounds in self.intervals.items()},
             "thresholds": {name: _finite(value) for name, value in self.thresholds.items()},
             "better": dict(self.better),
             "methods": dict(self.methods),
@@ -103,8 +111,8 @@ class Evaluation:
             n_known=values["n_known"],
             n_unknown=values["n_unknown"],
             level=values["level"],
-            values=values["values"],
-            intervals={name: Interval(*bounds) for name, bounds in values["intervals"].items()},
+            values={name: float(value) for name, value in values["values"].items()},
+            intervals={name: Interval(*map(float, bounds)) for name, bounds in values["intervals"].items()},
             thresholds={name: float(value) for name, value in values["thresholds"].items()},
             better=values["better"],
             methods=values["methods"],
@@ -127,9 +135,11 @@ class Evaluation:
             from matplotlib import pyplot
         except ImportError:
             raise ImportError("plot() needs matplotlib: pip install 'openauc[plot]'.") from None
+        if "oscr" not in self.curves:
+            raise ValueError("this evaluation holds no curves; read it from to_dict(curves=True), or evaluate again.")
         axes: Axes = pyplot.subplots()[1] if ax is None else ax
         curve = self.curves["oscr"]
-        axes.plot(curve.x, curve.y, label=f"OpenAUC {self.values['openauc']:.4f}")
+        axes.plot(curve.x, curve.y, label=f"OpenAUC {self.values.get('openauc', curve.area()):.4f}")
         axes.set(xlabel=curve.x_label, ylabel=curve.y_label, xlim=(0, 1), ylim=(0, 1))
         axes.legend(loc="lower right")
         return axes
@@ -197,22 +207,21 @@ def evaluate(
 def _values(
     ranking: Ranking, coded: Coded, metrics: Mapping[str, Metric]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, Curve]]:
-    table = ranking.table
-    sweep = sweep_of(ranking, coded)
+    table, counts = ranking.table, counts_over_thresholds(ranking, coded)
     values: dict[str, float] = {}
     thresholds: dict[str, float] = {}
+    curves = {"oscr": oscr_of(table), "roc": roc_of(table)}
     for name, metric in metrics.items():
         if metric.decision is not None:
-            best = sweep.best(name)
-            values[name], thresholds[name] = best.value, best.threshold
+            over_thresholds = metric.decision(counts)
+            values[name], thresholds[name] = best_of(over_thresholds, table.threshold)
+            curves[name] = against_unknown_tpr(over_thresholds, counts, table.threshold, name)
         elif metric.of_table is not None:
             values[name] = float(metric.of_table(table))
         else:
             values[name] = float(metric.function(*ranking.samples.triple()))
         if metric.column is not None:
             thresholds[name] = float(table.threshold[metric.column(table)])
-    curves = {"oscr": oscr_of(table), "roc": roc_of(table)}
-    curves.update({name: sweep.curve(name) for name in sweep.values})
     return values, thresholds, curves
 
 
@@ -240,10 +249,14 @@ def _intervals(
                 values[name], metric.placements(ranking), level, largest=metric.largest
             )
             methods[name] = "DeLong, logit"
+        elif metric.rates is not None:
+            intervals[name] = rates_interval(metric.rates(counts_at(coded, thresholds[name])), level)
+            methods[name] = "Wilson, threshold held"
         elif metric.decision is not None:
             of_decision[name] = metric.decision
-        elif metric.at_column is not None and metric.column is not None:
+        elif metric.at_column is not None and metric.column is not None and metric.of_table is not None:
             of_table[name] = partial(_at, metric.at_column, int(metric.column(table)))
+            of_table[name + _BEST] = metric.of_table
         elif metric.of_table is not None:
             of_table[name] = metric.of_table
         else:
@@ -252,19 +265,33 @@ def _intervals(
         tuple(of_table): table_block(ranking, of_table),
         tuple(of_decision): decision_block(ranking, coded, of_decision, thresholds),
     }
-    replicates = bootstrap(ranking, blocks, n_replicates, seed)
+    replicates = bootstrap(coded.true[ranking.order] + 1, blocks, n_replicates, seed)
     for name, function in of_function.items():
         replicates[name] = bootstrap_function(samples, function, n_replicates, seed)
-    for name, draws in replicates.items():
-        intervals[name] = percentile_interval(draws, level)
-        methods[name] = "bootstrap, threshold held" if _holds_threshold(metrics[name]) else "bootstrap"
+    n_pairs = min(samples.n_known, samples.n_unknown)
+    for name in [*of_table, *of_decision, *of_function]:
+        if name not in metrics:
+            continue
+        low, high = percentile_interval(replicates[name], level)
+        methods[name] = "bootstrap"
+        if name + _BEST in replicates:
+            # What choosing the threshold again adds to a replicate, choosing it added to the value.
+            optimism = max(0.0, float(replicates[name + _BEST].mean()) - values[name])
+            low, high = low - optimism, high - optimism
+        if name in thresholds and (metrics[name].decision or metrics[name].at_column):
+            methods[name] = "bootstrap, threshold held"
+            low = max(low, 0.0)  # no best value is below that of rejecting everything
+        if low == high and name not in of_function:
+            # Every replicate agrees, as for a perfect model; so would that many independent trials without a miss.
+            low, high = wilson_interval(values[name] * n_pairs, n_pairs, level)
+            methods[name] = "Wilson, smaller side"
+        intervals[name] = Interval(min(low, values[name]), max(high, values[name]))
     in_order = [name for name in metrics if name in intervals]
     return {name: intervals[name] for name in in_order}, {name: methods[name] for name in in_order}
 
 
+_BEST = ", threshold chosen again"
+
+
 def _at(formula: Callable[[RankTable, int], Floats], column: int, table: RankTable) -> Floats:
     return formula(table, column)
-
-
-def _holds_threshold(metric: Metric) -> bool:
-    return metric.decision is not None or metric.at_column is not None

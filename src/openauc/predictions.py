@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -53,8 +54,7 @@ class Predictions(NamedTuple):
 
         ``classes`` names the columns of ``logits``; without it a class is its column number.
         """
-        source: Any = logits
-        matrix = np.asarray(source.detach().cpu().float() if hasattr(source, "detach") else source)
+        matrix = check.as_array(logits)
         if matrix.ndim != 2 or matrix.shape[1] == 0:
             raise ValueError(f"logits has shape {matrix.shape}; expected (samples, classes).")
         names = np.arange(matrix.shape[1]) if classes is None else np.asarray(classes)
@@ -170,7 +170,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged archives fail in many ways, down to zlib
         if "allow_pickle" in str(error):
             raise ValueError(
                 f"{path} holds pickled objects, which are never loaded; save names as strings "
@@ -182,34 +182,40 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 def _read_csv(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
+            lines = csv.reader(file)
+            rows = [(lines.line_num, row) for row in lines if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is not a readable CSV file in UTF-8 ({error}).") from None
-    rows = [row for row in rows if row]
     if not rows:
         raise ValueError(f"{path} is empty; expected a header line and one line per sample.")
-    header, body = [name.strip() for name in rows[0]], rows[1:]
-    for number, row in enumerate(body, start=2):
+    header, body = [name.strip() for name in rows[0][1]], rows[1:]
+    for number, row in body:
         if len(row) != len(header):
             raise ValueError(f"{path}, line {number} has {len(row)} values but the header has {len(header)}.")
-    return {name: _parse_cells([row[i].strip() for row in body], name, path) for i, name in enumerate(header)}
+    return {
+        name: _parse_column(name, [(number, row[i].strip()) for number, row in body], path)
+        for i, name in enumerate(header)
+    }
 
 
-def _parse_cells(cells: list[str], name: str, path: Path) -> NDArray[Any]:
-    for number, cell in enumerate(cells, start=2):
+def _parse_column(name: str, cells: list[tuple[int, str]], path: Path) -> NDArray[Any]:
+    for number, cell in cells:
         if not cell:
             raise ValueError(f"{path}, line {number}: column {name!r} is empty; every sample needs a value.")
-    return _parse_labels(cells)
+    return _parse_labels([cell for _, cell in cells])
 
 
 def _parse_labels(cells: list[str]) -> NDArray[Any]:
-    """Integers if all are, else numbers if all are, else names."""
+    """Integers if all are, else numbers if all are, else names; "007" and "1_000" are names."""
+    text = np.array(cells, dtype=str)
+    if any(re.fullmatch(r"-?0\d+|.*_.*", cell) for cell in cells):
+        return text
     for kind in (np.int64, np.float64):
         try:
-            return np.array(cells, dtype=str).astype(kind)
+            return text.astype(kind)
         except (ValueError, OverflowError):
             continue
-    return np.array(cells, dtype=str)
+    return text
 
 
 def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
@@ -221,7 +227,10 @@ def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     columns = {}
     for name in table.column_names:
         values = table.column(name).to_numpy()
-        if values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
+        if values.dtype == object and any(isinstance(row, np.ndarray) for row in values):
+            holes = [i for i, row in enumerate(values) if row is None]
+            if holes:
+                raise ValueError(f"{path}: column {name!r} is empty for sample {holes[0]}; every sample needs a value.")
             widths = {len(row) for row in values}
             if len(widths) != 1:
                 raise ValueError(f"{path}: the rows of column {name!r} have different lengths {sorted(widths)}.")

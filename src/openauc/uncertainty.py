@@ -3,8 +3,8 @@
 * pairwise metrics (OpenAUC, partial OpenAUC, AUROC): the two-sample U-statistic variance of DeLong, on the logit
   scale, so that the interval stays inside (0, 1);
 * rates of known samples: Wilson's interval;
-* everything else: the percentile bootstrap, known and unknown samples resampled apart. Samples are sorted once; a
-  replicate only re-weights them.
+* everything else: the percentile bootstrap, each known class and the unknown samples resampled apart. Samples are
+  sorted once; a replicate only re-weights them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from openauc.metrics._kernel import (
     weighted_table,
 )
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import Coded, DecisionCounts, counts_by_class
+from openauc.metrics.decision import Coded, DecisionCounts, WeightedRate, counts_by_class, ratio
 from openauc.metrics.ranking import Placements
 from openauc.metrics.table import METRICS, Metric
 
@@ -67,11 +67,25 @@ def wilson_interval(successes: float, n: int, level: float = 0.95) -> Interval:
     (0.4902, 0.9433)
     """
     z = normal_quantile(level)
+    if n == 0:
+        return Interval(0.0, 1.0)
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     # Rounding must not push the bound of an extreme share past the share itself.
     return Interval(float(max(0.0, min(centre - half, share))), float(min(1.0, max(centre + half, share))))
+
+
+def rates_interval(rates: Sequence[WeightedRate], level: float = 0.95) -> Interval:
+    """Interval of a weighted sum of independent rates from their Wilson intervals (Newcombe's square-and-add)."""
+    value, below, above = 0.0, 0.0, 0.0
+    for weight, successes, trials in rates:
+        share = float(ratio(successes, trials))
+        low, high = wilson_interval(float(np.asarray(successes)), int(np.asarray(trials)), level)
+        value += weight * share
+        below += (weight * (share - low)) ** 2
+        above += (weight * (high - share)) ** 2
+    return Interval(value - float(np.sqrt(below)), value + float(np.sqrt(above)))
 
 
 def placement_variance(placements: Placements) -> float:
@@ -115,7 +129,9 @@ Block = Callable[[NDArray[np.uint8], Scratch], Floats]
 """From the weights of some replicates, (R, N), to the value of each metric in each of them, (R, M)."""
 
 
-def bootstrap(ranking: Ranking, blocks: Mapping[tuple[str, ...], Block], n: int, seed: int) -> dict[str, Floats]:
+def bootstrap(
+    stratum: NDArray[np.integer], blocks: Mapping[tuple[str, ...], Block], n: int, seed: int
+) -> dict[str, Floats]:
     """``n`` replicates of the metrics that each block computes, all on the same resamples."""
     blocks = {names: block for names, block in blocks.items() if names}
     if not blocks:
@@ -124,7 +140,7 @@ def bootstrap(ranking: Ranking, blocks: Mapping[tuple[str, ...], Block], n: int,
     def all_blocks(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
         return np.concatenate([block(weights, scratch) for block in blocks.values()], axis=1)
 
-    replicates = Resampling(ranking.kind, n, seed).map(all_blocks)
+    replicates = Resampling(stratum, n, seed).map(all_blocks)
     names = [name for group in blocks for name in group]
     return {name: replicates[:, i] for i, name in enumerate(names)}
 
@@ -183,7 +199,8 @@ def bootstrap_function(
     def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
         return np.array([function(*(a[np.repeat(index, row)] for a in triple)) for row in weights], dtype=float)
 
-    return Resampling(samples.kind, n_replicates, seed).map(block)
+    stratum = np.unique(triple[0], return_inverse=True)[1]
+    return Resampling(stratum, n_replicates, seed).map(block)
 
 
 # --- comparing models on the same samples ---------------------------------------------------------------

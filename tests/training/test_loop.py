@@ -15,12 +15,13 @@ import torch
 from accelerate.tracking import GeneralTracker
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from safetensors.torch import load_file
 
 from openauc.methods.softmax import Softmax
 from openauc.models import make_backbone
 from openauc.models.base import Backbone
-from openauc.protocols import get_protocol
+from openauc.protocols import Protocol, get_protocol
 from openauc.training.checkpoint import Checkpoint
 from openauc.training.loop import TrainingInterrupted, build_method, epoch_batches, limited, train
 from openauc.training.predict import predict
@@ -387,6 +388,21 @@ def test_the_papers_backbones(data):
     assert build(data, "arpl_cs").image_size == RECIPE.image_size
     large = replace(RECIPE, image_size=448)
     assert type(build_method("softmax", data, large, width=2).backbone).__name__ == "ResNet50"
+
+
+def test_compressed_images_train_like_arrays(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        for i in range(10):
+            pixels = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
+    lazy = Protocol.from_folder(tmp_path, known=["a", "b"], unknown=["c"], image_size=8).load(0)
+    decoded = replace(lazy, read_train=lambda: lazy.train._replace(images=lazy.train_images[:]))
+    methods = [build(lazy), build(lazy)]
+    for method, data in zip(methods, (lazy, decoded), strict=True):
+        train(method, data, replace(RECIPE, batch_size=5))
+    assert same_weights(*methods)
 
 
 def test_limited_data(data):

@@ -403,7 +403,7 @@ def _claim(out: Path, spec: dict[str, Any], *, processes: int) -> None:
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{config} is not the configuration of a run; choose another folder.") from None
         if any((out / name).is_file() for name in (CHECKPOINT, WEIGHTS)):
-            refuse_other_run(out, old, json.loads(json.dumps(spec)))
+            refuse_other_run(out, old, spec)
             return
     out.mkdir(parents=True, exist_ok=True)
     content = {"spec": spec, "environment": {**environment(), "processes": str(processes)}}

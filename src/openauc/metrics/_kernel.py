@@ -329,28 +329,28 @@ class Scratch:
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """Bootstrap multiplicities in blocks of replicates (rows) by samples (columns, in the order of ``kind``).
+    """Bootstrap multiplicities in blocks of replicates (rows) by samples (columns, in the order of ``stratum``).
 
-    Known and unknown samples are resampled apart, so every replicate keeps both numbers. Each draw is a hash of
-    (seed, replicate, position): blocks can be made in any order, in any thread and by either backend. A byte holds a
-    multiplicity: of up to 255 samples by necessity, of more with a probability beyond 1 - 1e-500.
+    Each stratum (a known class, or the unknown samples) is resampled apart, so every replicate keeps its size. Each
+    draw is a hash of (seed, replicate, position): blocks can be made in any order, in any thread and by either
+    backend. A byte holds a multiplicity: of up to 255 samples by necessity, of more with a probability beyond
+    1 - 1e-500.
     """
 
-    kind: NDArray[np.uint8]
+    stratum: NDArray[np.integer]
     n_replicates: int
     seed: int
 
     @cached_property
     def _strata(self) -> tuple[Ints, Ints]:
-        unknown = self.kind == UNKNOWN_KIND
-        known_first = np.concatenate([np.flatnonzero(~unknown), np.flatnonzero(unknown)])
-        n = len(unknown)
-        return known_first, np.array([0, n - np.count_nonzero(unknown), n], dtype=np.int64)
+        """Samples stratum by stratum, and where each stratum begins and ends."""
+        sizes = np.bincount(self.stratum)
+        return np.argsort(self.stratum, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
 
     @property
     def rows(self) -> int:
         """Replicates per block: as many as keep a block small."""
-        return max(1, min(self.n_replicates, _CHUNK // (4 * len(self.kind))))
+        return max(1, min(self.n_replicates, _CHUNK // (4 * len(self.stratum))))
 
     def __len__(self) -> int:
         return -(-self.n_replicates // self.rows)
@@ -359,8 +359,8 @@ class Resampling:
         """How often each replicate of a block draws each sample."""
         first = block * self.rows
         strata, bounds = self._strata
-        weights = scratch("weights", (min(self.rows, self.n_replicates - first), len(self.kind)), np.uint8)
-        fast = fast_backend(len(self.kind) * self.n_replicates // 64)
+        weights = scratch("weights", (min(self.rows, self.n_replicates - first), len(self.stratum)), np.uint8)
+        fast = fast_backend(len(self.stratum) * self.n_replicates // 64)
         draw = _draw_weights_numpy if fast is None else fast.draw_weights
         draw(np.uint64(self.seed), first, strata, bounds, weights)
         return weights
@@ -385,12 +385,11 @@ def _draw_weights_numpy(seed: np.uint64, first: int, strata: Ints, bounds: Ints,
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     uniform = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    row_start = np.arange(rows)[:, None] * n
-    weights[:] = 0
-    for begin, end in pairwise(bounds):
-        pick = (uniform[:, begin:end] * float(end - begin)).astype(np.int64) + begin
-        cells = (strata[pick] + row_start).ravel()
-        weights += np.bincount(cells, minlength=rows * n).reshape(rows, n).astype(np.uint8)
+    sizes = np.diff(bounds)
+    begin, size = np.repeat(bounds[:-1], sizes), np.repeat(sizes, sizes)
+    pick = (uniform * size).astype(np.int64) + begin
+    cells = strata[pick] + np.arange(rows)[:, None] * n
+    weights[:] = np.bincount(cells.ravel(), minlength=rows * n).reshape(rows, n)
 
 
 def weighted_table(ranking: Ranking, weights: NDArray[np.uint8], scratch: Scratch) -> RankTable:

@@ -234,17 +234,31 @@ def youden_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
 
 def normalized_accuracy_of(counts: DecisionCounts, weight: float = 0.5, aus: AusReading = "precision") -> Floats:
     """weight * AKS + (1 - weight) * AUS."""
+    return np.asarray(
+        sum(r.weight * ratio(r.successes, r.trials) for r in normalized_accuracy_rates(counts, weight, aus))
+    )
+
+
+class WeightedRate(NamedTuple):
+    """``weight * successes / trials``."""
+
+    weight: float
+    successes: ArrayLike
+    trials: ArrayLike
+
+
+def normalized_accuracy_rates(
+    counts: DecisionCounts, weight: float = 0.5, aus: AusReading = "precision"
+) -> tuple[WeightedRate, WeightedRate]:
+    """The two terms of the normalized accuracy; AKS as the mean over samples of their share of right decisions."""
     n = np.add(counts.n_known, counts.n_unknown)
     false_positive = np.add(counts.accepted_known, counts.accepted_unknown) - counts.correct
     false_negative = np.subtract(counts.n_known, counts.correct)
-    aks = 1.0 - (false_positive + false_negative) / (counts.n_classes * n)
+    aks = WeightedRate(weight, n - (false_positive + false_negative) / counts.n_classes, n)
     rejected_unknown = np.subtract(counts.n_unknown, counts.accepted_unknown)
-    if aus == "precision":
-        rejected = rejected_unknown + np.subtract(counts.n_known, counts.accepted_known)
-        unknown_part = ratio(rejected_unknown, rejected)
-    else:
-        unknown_part = ratio(rejected_unknown, counts.n_unknown)
-    return np.asarray(weight * aks + (1.0 - weight) * unknown_part)
+    rejected = rejected_unknown + np.subtract(counts.n_known, counts.accepted_known)
+    trials = rejected if aus == "precision" else counts.n_unknown
+    return aks, WeightedRate(1.0 - weight, rejected_unknown, trials)
 
 
 def unknown_tpr_of(counts: DecisionCounts) -> Floats:
@@ -452,6 +466,12 @@ class Best(NamedTuple):
     threshold: float
 
 
+def best_of(values: Floats, threshold: Floats) -> Best:
+    """Largest of the values of a metric at rising thresholds."""
+    column = int(np.argmax(values))
+    return Best(float(values[column]), float(threshold[column]))
+
+
 @dataclass(frozen=True, eq=False)
 class ThresholdSweep:
     """Every decision metric at every distinct threshold (``-inf``: reject all; the last one: accept all)."""
@@ -463,9 +483,7 @@ class ThresholdSweep:
 
     def best(self, name: str) -> Best:
         """Largest value of metric ``name`` and its threshold."""
-        values = self._metric(name)
-        column = int(np.argmax(values))
-        return Best(float(values[column]), float(self.threshold[column]))
+        return best_of(self._metric(name), self.threshold)
 
     def curve(self, name: str, against: Literal["threshold", "unknown_tpr"] = "unknown_tpr") -> Curve:
         """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1).
@@ -476,17 +494,19 @@ class ThresholdSweep:
         values = self._metric(name)
         if against == "threshold":
             return Curve(self.threshold, values, self.threshold, "threshold", name)
-        reverse = slice(None, None, -1)
-        return Curve(
-            self.unknown_tpr[reverse],
-            values[reverse],
-            self.threshold[reverse],
-            "unknown rejected (TPR)",
-            name,
-        )
+        return _falling_threshold(self.unknown_tpr, values, self.threshold, name)
 
     def _metric(self, name: str) -> Floats:
         return self.values[check.check_choice("metric", name, self.values)]
+
+
+def against_unknown_tpr(values: Floats, counts: DecisionCounts, threshold: Floats, name: str) -> Curve:
+    """A metric at rising thresholds as a curve against the TPR of the unknown class."""
+    return _falling_threshold(unknown_tpr_of(counts), values, threshold, name)
+
+
+def _falling_threshold(unknown_tpr: Floats, values: Floats, threshold: Floats, name: str) -> Curve:
+    return Curve(unknown_tpr[::-1], values[::-1], threshold[::-1], "unknown rejected (TPR)", name)
 
 
 def threshold_sweep(

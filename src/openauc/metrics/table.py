@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from openauc.metrics import decision, ranking
 from openauc.metrics._kernel import Ranking, RankTable
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import DecisionCounts
+from openauc.metrics.decision import DecisionCounts, WeightedRate
 from openauc.metrics.ranking import Placements, Ties
 
 
@@ -38,6 +38,8 @@ class Metric:
     """The formula at a threshold; the value reported is the best over all thresholds."""
     placements: Callable[[Ranking], Placements] | None = None
     """Components of the analytic variance."""
+    rates: Callable[[DecisionCounts], tuple[WeightedRate, ...]] | None = None
+    """The decision metric as a weighted sum of rates, where these may rest on few samples: score intervals."""
     rate: bool = False
     """A share of the known samples: Wilson's interval."""
     largest: float = 1.0
@@ -145,7 +147,8 @@ def _best_over_thresholds(name: str, label: str) -> Metric:
     def best(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike) -> float:
         return decision.threshold_sweep(y_true, y_pred, open_score).best(name).value
 
-    return Metric(function=best, label=label, decision=decision.DECISION_METRICS[name])
+    rates = decision.normalized_accuracy_rates if name == "normalized_accuracy" else None
+    return Metric(function=best, label=label, decision=decision.DECISION_METRICS[name], rates=rates)
 
 
 METRICS: Mapping[str, Metric] = standard_metrics()

@@ -144,10 +144,12 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
     accelerator = _accelerator(method, precision, trackers, out)
     try:
-        run = _Run(method, data, recipe, accelerator, seed=seed, channels_last=channels_last)
+        run = _Run(
+            method, data, recipe, accelerator, out=out, seed=seed, channels_last=channels_last, about=about or {}
+        )
         if compile:
             method.backbone.compile()
-        return run.go(out, checkpoint_every, dict(about or {}))
+        return run.go(checkpoint_every)
     finally:
         for tracker in accelerator.trackers:
             tracker.finish()
@@ -251,10 +253,13 @@ class _Run:
         recipe: Recipe,
         accelerator: Accelerator,
         *,
+        out: Path | None,
         seed: int,
         channels_last: bool,
+        about: Mapping[str, Any],
     ) -> None:
         self.accelerator = accelerator
+        self.out = out
         self.method = method
         self.recipe = recipe
         self.seed = seed
@@ -273,42 +278,43 @@ class _Run:
         self.forward, self.optimizer = accelerator.prepare(method, main)
         method.train()
         remember_recipe(method, recipe)
-
-    def go(self, out: Path | None, checkpoint_every: int, about: dict[str, Any]) -> list[dict[str, float]]:
-        """Run from wherever the checkpoint ends to the last epoch."""
-        about |= {
-            "method_class": type(self.method).__name__,
-            "recipe": self.recipe.to_dict(),
-            "seed": self.seed,
+        self.about = {
+            **about,
+            "method_class": type(method).__name__,
+            "recipe": recipe.to_dict(),
+            "seed": seed,
             "train_images": len(self.labels),
             "processes": self.processes,
         }
-        self.accelerator.init_trackers("openauc", config={key: str(value) for key, value in about.items()})
-        if out is not None:
-            self._resume(out / CHECKPOINT, about)
-        log = out / LOG if out is not None and self.accelerator.is_main_process else None
+
+    def go(self, checkpoint_every: int) -> list[dict[str, float]]:
+        """Run from wherever the checkpoint ends to the last epoch."""
+        configuration = {key: str(value) for key, value in self.about.items()}
+        self.accelerator.init_trackers("openauc", config=configuration)
+        self._resume()
+        log = self.out / LOG if self.out is not None and self.accelerator.is_main_process else None
         if log is not None:
             write_text(log, "".join(f"{json.dumps(row)}\n" for row in self.progress.history))
-        with _caught_signals(enabled=out is not None) as caught, self._bar() as bar:
+        with _caught_signals(enabled=self.out is not None) as caught, self._bar() as bar:
             while self.progress.epoch < self.recipe.epochs:
-                if not self._epoch(caught, bar, out):
-                    self._save(out, about)
+                if not self._epoch(caught, bar):
+                    self._save()
                     raise TrainingInterrupted(
                         self._agreed(caught),
                         f"in epoch {self.progress.epoch + 1} after {self.progress.batch} batches",
                     )
                 row = self.progress.history[-1]
                 if self.progress.epoch % checkpoint_every == 0 or self.progress.epoch == self.recipe.epochs:
-                    self._save(out, about)
+                    self._save()
                 if log is not None:
                     with log.open("a", encoding="utf-8") as file:
                         file.write(f"{json.dumps(row)}\n")
                 self.accelerator.log(row, step=self.progress.epoch)
-        if out is not None and self.accelerator.is_main_process:
-            save_weights(self.method, out / WEIGHTS, about)
+        if self.out is not None and self.accelerator.is_main_process:
+            save_weights(self.method, self.out / WEIGHTS, self.about)
         return self.progress.history
 
-    def _epoch(self, caught: list[int], bar: Bar, out: Path | None) -> bool:
+    def _epoch(self, caught: list[int], bar: Bar) -> bool:
         """Finish the epoch under way and append its row; False when a signal came first."""
         epoch = self.progress.epoch
         rate = learning_rate(self.recipe, epoch)
@@ -318,7 +324,7 @@ class _Run:
         begin = time.perf_counter() - self.progress.seconds
         rest = batches[self.progress.batch :]
         for batch, pixels in zip(rest, self.pixels.stream([batch.rows for batch in rest]), strict=True):
-            values = self._step(batch, pixels, out)
+            values = self._step(batch, pixels)
             self.progress.batch += 1
             self.progress.seconds = time.perf_counter() - begin
             self._add(values, weight=len(batch.rows) if batch.share else 0)
@@ -328,7 +334,7 @@ class _Run:
         self._finish_epoch(rate)
         return True
 
-    def _step(self, batch: Batch, pixels: Tensor, out: Path | None) -> dict[str, float]:
+    def _step(self, batch: Batch, pixels: Tensor) -> dict[str, float]:
         """One batch: augment, train, and say what was seen."""
         place = (self.progress.epoch, self.progress.batch, self.process)
         x = self.transform(pixels, _torch_generator(self.seed, "augment", *place))
@@ -336,25 +342,25 @@ class _Run:
         y = self.labels[torch.from_numpy(batch.rows).to(self.labels.device)]
 
         def backward(loss: Tensor) -> None:
-            self._require_finite("loss", loss.item(), out)
+            self._require_finite("loss", loss.item())
             self.accelerator.backward(batch.share * loss)
 
         values = self.method.train_batch(
             x, y, self.optimizer, phase=batch.phase, forward=self.forward, backward=backward
         )
         for name, value in values.items():
-            self._require_finite(name, value, out)
+            self._require_finite(name, value)
         return values | self.method.diagnostics()
 
-    def _require_finite(self, name: str, value: float, out: Path | None) -> None:
+    def _require_finite(self, name: str, value: float) -> None:
         if math.isfinite(value):
             return
-        kept = out is not None and (out / CHECKPOINT).is_file()
+        kept = self.out is not None and (self.out / CHECKPOINT).is_file()
         rate = learning_rate(self.recipe, self.progress.epoch)
         raise FloatingPointError(
             f"the {name.replace('_', ' ')} is {value} in epoch {self.progress.epoch + 1}, batch "
             f"{self.progress.batch + 1}, at a learning rate of {rate:g}; lower the rate or add warm-up epochs"
-            + (f". The last good checkpoint is kept in {out}." if kept else ".")
+            + (f". The last good checkpoint is kept in {self.out}." if kept else ".")
         )
 
     def _finish_epoch(self, rate: float) -> None:
@@ -383,28 +389,27 @@ class _Run:
             total, weights = self.sums.get(name, (0.0, 0.0))
             self.sums[name] = (total + weight * value, weights + weight)
 
-    def _save(self, out: Path | None, about: dict[str, Any]) -> None:
-        if out is None:
+    def _save(self) -> None:
+        if self.out is None:
             return
         processes = gather_object([ProcessState.of(self.method, self.sums)])
         if not self.accelerator.is_main_process:
             return
         scaler = self.accelerator.scaler
         Checkpoint(
-            about=about,
+            about=self.about,
             progress=self.progress,
             model=self.method.state_dict(),
             optimizers={name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             processes=processes,
             scaler=None if scaler is None else scaler.state_dict(),
-        ).save(out / CHECKPOINT)
+        ).save(self.out / CHECKPOINT)
 
-    def _resume(self, path: Path, about: dict[str, Any]) -> None:
-        if not path.is_file():
+    def _resume(self) -> None:
+        if self.out is None or not (self.out / CHECKPOINT).is_file():
             return
-        checkpoint = Checkpoint.load(path)
-        # By way of JSON, as the checkpoint was: a tuple there is a list.
-        refuse_other_run(path.parent, checkpoint.about, json.loads(json.dumps(about)))
+        checkpoint = Checkpoint.load(self.out / CHECKPOINT)
+        refuse_other_run(self.out, checkpoint.about, self.about)
         self.method.load_state_dict(checkpoint.model)
         for name, optimizer in self.optimizers.items():
             restore_optimizer(optimizer, checkpoint.optimizers[name])
@@ -481,7 +486,8 @@ class _Run:
 
 def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Raise ValueError, naming what differs, unless a folder's run and the one asked for are the same."""
-    before, now = (dict(_flat(about)) for about in (old, new))
+    # By way of JSON, as what was read: a tuple there is a list.
+    before, now = (dict(_flat(json.loads(json.dumps(about)))) for about in (old, new))
     different = [key for key in before | now if before.get(key) != now.get(key)]
     if different:
         said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])

@@ -47,9 +47,6 @@ class Pixels:
         self.device = device
         self.images = images if isinstance(images, LazyImages) else torch.from_numpy(images).to(device)
 
-    def __len__(self) -> int:
-        return len(self.images)
-
     def stream(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         """Yield the images of each batch of rows."""
         if isinstance(self.images, Tensor):
