@@ -136,8 +136,8 @@ def digits(work: Path) -> None:
         seconds = statistics.mean(row["seconds"] for row in own)
         lines.append(f"| {method} | {cells} | {first:.3f} → {last:.3f} | {seconds:.1f} s |")
     note = (
-        f"Mean ± population standard deviation over five splits, one seed, {' '.join(map(str, options(DIGITS_BUDGET)))}, "
-        "the same for every method; all values x 100. A check that every method trains, not a ranking: one seed, and "
+        "Mean ± population standard deviation over five splits, one seed, all values x 100; for every method "
+        f"{' '.join(map(str, options(DIGITS_BUDGET)))}. A check that every method trains, not a ranking: one seed, and "
         "no method was tuned."
     )
     save("digits_methods", {"budget": DIGITS_BUDGET, "rows": rows}, "All methods on the embedded digits", lines, note)

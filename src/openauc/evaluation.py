@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import Ranking, RankTable, rank, read_samples
+from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, rank, read_samples
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import (
     Coded,
@@ -265,7 +265,7 @@ def _intervals(
         tuple(of_table): table_block(ranking, of_table),
         tuple(of_decision): decision_block(ranking, coded, of_decision, thresholds),
     }
-    replicates = bootstrap(coded.true[ranking.order] + 1, blocks, n_replicates, seed)
+    replicates = bootstrap(ranking.kind == UNKNOWN_KIND, blocks, n_replicates, seed)
     for name, function in of_function.items():
         replicates[name] = bootstrap_function(samples, function, n_replicates, seed)
     n_pairs = min(samples.n_known, samples.n_unknown)

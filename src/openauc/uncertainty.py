@@ -3,12 +3,13 @@
 * pairwise metrics (OpenAUC, partial OpenAUC, AUROC): the two-sample U-statistic variance of DeLong, on the logit
   scale, so that the interval stays inside (0, 1);
 * rates of known samples: Wilson's interval;
-* everything else: the percentile bootstrap, each known class and the unknown samples resampled apart. Samples are
-  sorted once; a replicate only re-weights them.
+* everything else: the percentile bootstrap, known and unknown samples resampled apart. Samples are sorted once; a
+  replicate only re-weights them.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -130,7 +131,7 @@ Block = Callable[[NDArray[np.uint8], Scratch], Floats]
 
 
 def bootstrap(
-    stratum: NDArray[np.integer], blocks: Mapping[tuple[str, ...], Block], n: int, seed: int
+    is_unknown: NDArray[np.bool_], blocks: Mapping[tuple[str, ...], Block], n: int, seed: int
 ) -> dict[str, Floats]:
     """``n`` replicates of the metrics that each block computes, all on the same resamples."""
     blocks = {names: block for names, block in blocks.items() if names}
@@ -140,7 +141,7 @@ def bootstrap(
     def all_blocks(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
         return np.concatenate([block(weights, scratch) for block in blocks.values()], axis=1)
 
-    replicates = Resampling(stratum, n, seed).map(all_blocks)
+    replicates = Resampling(is_unknown.astype(np.uint8), n, seed).map(all_blocks)
     names = [name for group in blocks for name in group]
     return {name: replicates[:, i] for i, name in enumerate(names)}
 
@@ -177,12 +178,14 @@ def decision_block(
 
     def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
         by_kind = tally(weights, cell, n_steps * n_classes * 3).reshape(-1, n_steps, n_classes, 3).cumsum(axis=1)
+        class_size = tally(weights, true, n_classes)[:, None, :]
         counts = counts_by_class(
             by_kind[..., CORRECT],
             by_kind.sum(axis=-1),
-            tally(weights, true, n_classes)[:, None, :],
+            class_size,
             by_kind[..., UNKNOWN_KIND].sum(axis=-1),
             coded.samples.n_unknown,
+            counted=(class_size > 0) | (coded.class_size == 0),  # a class not drawn says nothing of that class
         )
         return np.stack([formula(counts)[:, at[name]] for name, formula in formulas.items()], axis=1)
 
@@ -199,8 +202,8 @@ def bootstrap_function(
     def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
         return np.array([function(*(a[np.repeat(index, row)] for a in triple)) for row in weights], dtype=float)
 
-    stratum = np.unique(triple[0], return_inverse=True)[1]
-    return Resampling(stratum, n_replicates, seed).map(block)
+    is_unknown = (samples.kind == UNKNOWN_KIND).astype(np.uint8)
+    return Resampling(is_unknown, n_replicates, seed).map(block)
 
 
 # --- comparing models on the same samples ---------------------------------------------------------------
@@ -271,11 +274,9 @@ def compare(
     """
     if len(models) < 2:
         raise ValueError(f"compare needs at least two models, got {len(models)}.")
-    labels = tuple(names) if names is not None else tuple(chr(ord("A") + i) for i in range(len(models)))
+    labels = tuple(names) if names is not None else _letters(len(models))
     if len(labels) != len(models) or len(set(labels)) != len(labels):
         raise ValueError(f"names must be {len(models)} different names, one per model, got {list(labels)}.")
-    if baseline is not None:
-        check.check_choice("baseline", baseline, labels)
     chosen = (
         metrics
         if isinstance(metrics, Mapping)
@@ -285,9 +286,11 @@ def compare(
     samples = [read_samples(*model, unknown_label=unknown_label) for model in models]
     _require_same_samples(samples, labels)
     rankings = [rank(s) for s in samples]
-    pairs = [
-        (i, j) for i, j in combinations(range(len(models)), 2) if baseline is None or baseline in (labels[i], labels[j])
-    ]
+    if baseline is None:
+        pairs = list(combinations(range(len(models)), 2))
+    else:
+        base = labels.index(check.check_choice("baseline", baseline, labels))
+        pairs = [(i, base) for i in range(len(models)) if i != base]
     seed = seed_of(rng)
     rows: list[Difference] = []
     for name, metric in chosen.items():
@@ -310,6 +313,10 @@ def compare(
                 )
             )
     return Comparison(labels, level, samples[0].n_known, samples[0].n_unknown, tuple(rows))
+
+
+def _letters(n: int) -> tuple[str, ...]:
+    return tuple(string.ascii_uppercase[i] if n <= 26 else f"model {i + 1}" for i in range(n))
 
 
 def _require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> None:
@@ -351,13 +358,27 @@ class _Paired:
         if self._placements is None:
             return difference, self._bootstrap(i, j), self._permutation(i, j, difference)
         a, b = self._placements[i], self._placements[j]
-        variance = placement_variance(Placements(a.known - b.known, a.unknown - b.unknown))
-        error = np.sqrt(variance)
-        if error == 0.0:  # the models agree on every sample, or differ by a constant: nothing random is left
-            return difference, Interval(difference, difference), float(difference == 0.0)
-        half = normal_quantile(self._level) * error
-        p = 2.0 * NormalDist().cdf(-abs(difference) / error) if error > 0.0 else float("nan")
-        return difference, Interval(float(difference - half), float(difference + half)), p
+        apart = Placements(a.known - b.known, a.unknown - b.unknown)
+        if not apart.known.any() and not apart.unknown.any():  # they agree on every sample
+            return difference, Interval(difference, difference), 1.0
+        variance = placement_variance(apart)
+        if variance > 0.0:
+            half = normal_quantile(self._level) * float(np.sqrt(variance))
+            p = 2.0 * NormalDist().cdf(-abs(difference) / float(np.sqrt(variance)))
+            return difference, Interval(difference - half, difference + half), p
+        # One sample on a side, or a constant gap: the variance says nothing.
+        return difference, self._square_and_add(i, j), self._permutation(i, j, difference)
+
+    def _square_and_add(self, i: int, j: int) -> Interval:
+        """Interval of a difference from those of its two terms (Newcombe), as if they were independent."""
+        assert self._placements is not None
+        (low_a, high_a), (low_b, high_b) = (
+            u_statistic_interval(self.values[m], self._placements[m], self._level, largest=self._metric.largest)
+            for m in (i, j)
+        )
+        value_a, value_b = self.values[i], self.values[j]
+        below, above = np.hypot(value_a - low_a, high_b - value_b), np.hypot(high_a - value_a, value_b - low_b)
+        return Interval(float(value_a - value_b - below), float(value_a - value_b + above))
 
     def _bootstrap(self, i: int, j: int) -> Interval:
         a, b = (

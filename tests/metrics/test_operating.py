@@ -204,10 +204,12 @@ def test_known_acceptance_needs_no_unknown_sample():
 # --- what a point reports -------------------------------------------------------------------------------
 
 
-@given(triple=triples(), target=st.sampled_from(["macro_f_score", "micro_f_score", "youden_index", "cost"]))
+@given(triple=triples(finite=True), target=st.sampled_from(["macro_f_score", "micro_f_score", "youden_index", "cost"]))
 def test_point_reports_what_its_threshold_does(triple, target):
     point = choose_threshold(*triple, target=target)
     y_true, y_pred, score = triple.lists
+    # What is predicted unknown is rejected at every threshold.
+    score = [np.inf if pred == UNKNOWN else s for pred, s in zip(y_pred, score, strict=True)]
     # -inf rejects every sample in the table even where a score is -inf itself.
     threshold = None if point.threshold == -np.inf and point.known_accepted == 0 else point.threshold
     assert point.known_accepted == float(oracles.known_accepted(y_true, score, threshold))

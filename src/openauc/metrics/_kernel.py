@@ -331,10 +331,9 @@ class Scratch:
 class Resampling:
     """Bootstrap multiplicities in blocks of replicates (rows) by samples (columns, in the order of ``stratum``).
 
-    Each stratum (a known class, or the unknown samples) is resampled apart, so every replicate keeps its size. Each
-    draw is a hash of (seed, replicate, position): blocks can be made in any order, in any thread and by either
-    backend. A byte holds a multiplicity: of up to 255 samples by necessity, of more with a probability beyond
-    1 - 1e-500.
+    Each stratum (known and unknown samples, say) is resampled apart, so every replicate keeps its size. Each draw is a
+    hash of (seed, replicate, position): blocks can be made in any order, in any thread and by either backend. A byte
+    holds a multiplicity: of up to 255 samples by necessity, of more with a probability beyond 1 - 1e-500.
     """
 
     stratum: NDArray[np.integer]

@@ -118,23 +118,33 @@ class DecisionCounts(NamedTuple):
 
 
 def counts_by_class(
-    true_positive: Ints, predicted: Ints, class_size: Ints, accepted_unknown: Ints, n_unknown: Ints | int
+    true_positive: Ints,
+    predicted: Ints,
+    class_size: Ints,
+    accepted_unknown: Ints,
+    n_unknown: Ints | int,
+    *,
+    counted: NDArray[np.bool_] | None = None,
 ) -> DecisionCounts:
-    """Counts from per-class numbers, class on the last axis; 0 / 0 counts 0."""
+    """Counts from per-class numbers, class on the last axis; 0 / 0 counts 0.
+
+    Where only some classes are ``counted`` in the sums over classes, these stand for the others too.
+    """
     n_known = class_size.sum(axis=-1)
-    n = n_known + n_unknown
-    negative = np.asarray(n)[..., None] - class_size
+    n_classes = true_positive.shape[-1]
+    negative = np.asarray(n_known + n_unknown)[..., None] - class_size
     accepted = predicted.sum(axis=-1)
+    share = 1.0 if counted is None else counted * (n_classes / np.maximum(counted.sum(axis=-1, keepdims=True), 1))
     return DecisionCounts(
-        n_classes=true_positive.shape[-1],
+        n_classes=n_classes,
         n_known=n_known,
         n_unknown=n_unknown,
         correct=true_positive.sum(axis=-1),
         accepted_known=accepted - accepted_unknown,
         accepted_unknown=accepted_unknown,
-        precision_sum=ratio(true_positive, predicted).sum(axis=-1),
-        recall_sum=ratio(true_positive, class_size).sum(axis=-1),
-        fallout_sum=ratio(predicted - true_positive, negative).sum(axis=-1),
+        precision_sum=(share * ratio(true_positive, predicted)).sum(axis=-1),
+        recall_sum=(share * ratio(true_positive, class_size)).sum(axis=-1),
+        fallout_sum=(share * ratio(predicted - true_positive, negative)).sum(axis=-1),
     )
 
 
@@ -214,8 +224,10 @@ def _precision_changes(pred: Ints, correct: NDArray[np.bool_], n_classes: int) -
 def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
     """Harmonic mean of precision and recall over the known classes."""
     if average == "macro":
-        precision = np.divide(counts.precision_sum, counts.n_classes)
-        recall = np.divide(counts.recall_sum, counts.n_classes)
+        # A running total may round to a little more than the largest possible mean.
+        precision, recall = (
+            np.minimum(np.divide(total, counts.n_classes), 1.0) for total in (counts.precision_sum, counts.recall_sum)
+        )
     else:
         precision = ratio(counts.correct, np.add(counts.accepted_known, counts.accepted_unknown))
         recall = np.divide(counts.correct, counts.n_known)
@@ -225,7 +237,7 @@ def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
 def youden_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
     """TPR_k + TNR_k - 1 over the known classes."""
     if average == "macro":
-        return np.subtract(counts.recall_sum, counts.fallout_sum) / counts.n_classes
+        return np.asarray(np.minimum(np.subtract(counts.recall_sum, counts.fallout_sum) / counts.n_classes, 1.0))
     accepted = np.add(counts.accepted_known, counts.accepted_unknown)
     n = np.add(counts.n_known, counts.n_unknown)
     fallout = (accepted - counts.correct) / (counts.n_classes * n - counts.n_known)
@@ -536,6 +548,7 @@ def threshold_sweep(
 def sweep_of(ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
     """Sweep over ranked samples."""
     counts = counts_over_thresholds(ranking, coded)
-    formulas = {**DECISION_METRICS, "normalized_accuracy": partial(normalized_accuracy_of, weight=weight, aus=aus)}
+    formulas = dict(DECISION_METRICS)
+    formulas["normalized_accuracy"] = partial(normalized_accuracy_of, weight=weight, aus=aus)
     values = {name: formula(counts) for name, formula in formulas.items()}
     return ThresholdSweep(ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -108,6 +108,10 @@ def choose_threshold(
     samples = read_samples(
         y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=target != "known_acceptance"
     )
+    # What the classifier itself calls unknown is rejected at every threshold.
+    abstained = check.is_label(samples.y_pred, samples.unknown_label)
+    if abstained.any():
+        samples = replace(samples, score=np.where(abstained, np.inf, samples.score))
     ranking = rank(samples)
     if guaranteed:
         assert value is not None
