@@ -143,7 +143,7 @@ def digits(work: Path) -> None:
     note = (
         "Mean ± population standard deviation over five splits, one seed, all values x 100; for every method "
         f"{' '.join(map(str, options(DIGITS_BUDGET)))}. A check that every method trains, not a ranking: one seed, and "
-        "no method was tuned. The networks that make ARPL+CS's confusing images have a sixteenth of their channels here."
+        "no method was tuned. ARPL+CS's image-making networks have a sixteenth of their channels here."
     )
     content = {"budget": DIGITS_BUDGET, "method_arguments": DIGITS_ARGUMENTS, "rows": rows}
     save("digits_methods", content, "All methods on the embedded digits", lines, note)
