@@ -6,10 +6,11 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "pyarrow", "pillow")
+_PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "safetensors", "pyarrow", "pillow")
 
 
 def environment() -> dict[str, str]:
@@ -17,23 +18,32 @@ def environment() -> dict[str, str]:
     facts = {
         "openauc": metadata.version("openauc"),
         "python": platform.python_version(),
-        "hardware": f"{cpu_name()}, {_cores()} cores",
-        "system": f"{platform.system()} {platform.machine()}",
+        "processor": cpu_name(),
+        "cores": str(_cores()),
+        "platform": f"{platform.system()} {platform.machine()}",
     }
+    torch = sys.modules.get("torch")  # a result that needed a GPU has it loaded
+    if torch is not None and torch.cuda.is_available():
+        facts["gpu"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
     for package in _PACKAGES:
         try:
             facts[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    commit = commit_of(Path(__file__).parent)
+    commit = _commit(Path(__file__).parent)
     return {**facts, "commit": commit} if commit else facts
 
 
-def commit_of(folder: Path) -> str | None:
-    """Commit of the checkout that ``folder`` is part of, with "+" when it has uncommitted changes; None outside one."""
+def _commit(folder: Path) -> str | None:
+    """Commit of the checkout, with "+" when it has uncommitted changes; None for an installed copy."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        run = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-        return subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() or None
+        git("ls-files", "--error-unmatch", "__init__.py")  # an installed copy may lie in anybody's repository
+        return git("describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return None
 
@@ -41,7 +51,7 @@ def commit_of(folder: Path) -> str | None:
 def cpu_name() -> str:
     """Model of the processor."""
     try:
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
         found = None
     return found.group(1).strip() if found else platform.processor() or platform.machine()

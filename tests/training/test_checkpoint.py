@@ -14,8 +14,6 @@ from openauc.training.checkpoint import (
     Checkpoint,
     ProcessState,
     Progress,
-    _commit,
-    environment,
     read_about,
     restore_optimizer,
     save_weights,
@@ -131,10 +129,3 @@ def test_weights_from_elsewhere_have_no_description(tmp_path):
     assert read_about(tmp_path / "m.safetensors") is None
     assert read_about(tmp_path / "m.pth") is None
     assert read_about(tmp_path / "absent.safetensors") is None
-
-
-def test_environment_is_text_by_name(tmp_path):
-    found = environment()
-    assert {"openauc", "python", "torch", "accelerate", "processor", "cores"} <= set(found)
-    assert all(isinstance(value, str) and value for value in found.values())
-    assert _commit(tmp_path) is None

@@ -391,7 +391,7 @@ def _claim(out: Path, spec: dict[str, Any], *, processes: int) -> None:
 
     A run that ended before its first checkpoint, such as one with a mistyped option, has no claim any more.
     """
-    from openauc.training.checkpoint import environment
+    from openauc.environment import environment
     from openauc.training.loop import CHECKPOINT, WEIGHTS, refuse_other_run
 
     if out.exists() and not out.is_dir():

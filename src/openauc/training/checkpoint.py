@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,6 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-import openauc
 from openauc._files import atomic_write
 from openauc.methods.base import Method
 
@@ -170,46 +166,6 @@ def read_about(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     if Path(path).suffix != ".safetensors" or not Path(path).is_file():
         return None
     return _read(path, tensors=False)[1]
-
-
-def environment() -> dict[str, str]:
-    """Versions, commit and hardware a result depends on; ``commit`` only where the code is in a repository."""
-    found = {"openauc": openauc.__version__, "python": platform.python_version()}
-    for package in ("torch", "numpy", "accelerate", "safetensors"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    commit = _commit(Path(openauc.__file__).parent)
-    if commit is not None:
-        found["commit"] = commit
-    found["platform"] = platform.platform()
-    found["processor"] = _processor()
-    found["cores"] = str(os.cpu_count())
-    if torch.cuda.is_available():
-        found["gpu"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
-    return found
-
-
-def _commit(folder: Path) -> str | None:
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", "__init__.py")  # an installed copy may lie in anybody's repository
-        return git("rev-parse", "HEAD")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], header: Mapping[str, Any] | None) -> None:
