@@ -13,68 +13,63 @@ from numba import njit
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
+CORRECT, UNKNOWN_KIND = 1, 2
 _FEW = 16  # below this many candidates a linear scan beats a search
 _BIN_BITS = 15  # the table of bins stays in the second-level cache
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @njit(nogil=True, cache=True)
-def mark_kinds(y_true: Array, y_pred: Array, unknown: int, kind: Array) -> int:
-    """Fill ``kind`` with wrong / correct / unknown; return the smallest label of a known sample."""
-    smallest = np.int64(np.iinfo(np.int64).max)
-    largest = smallest
+def mark_kinds(y_true: Array, y_pred: Array, unknown: int, kind: Array) -> tuple[int, int, int]:
+    """Fill ``kind``; return the smallest label of a known sample and the numbers of correct and unknown samples."""
+    largest = np.int64(np.iinfo(np.int64).max)
+    smallest, n_correct, n_unknown = largest, 0, 0
     for i in range(len(y_true)):  # no branch on the data: labels come in any order
         label = np.int64(y_true[i])
         is_unknown = label == unknown
-        kind[i] = UNKNOWN_KIND if is_unknown else np.uint8(label == y_pred[i])
+        is_correct = (label == y_pred[i]) & (not is_unknown)
+        kind[i] = 2 * is_unknown + is_correct
+        n_correct += is_correct
+        n_unknown += is_unknown
         smallest = min(smallest, largest if is_unknown else label)
-    return smallest
+    return smallest, n_correct, n_unknown
 
 
 @njit(nogil=True, cache=True)
-def _key(bits: Any, sign: Any, full: Any) -> Any:
+def key_of(bits: Any, sign: Any, full: Any) -> Any:
     """Unsigned integer in the order of the float with these ``bits``; -0.0 and 0.0 share one key."""
     wide = np.uint64(bits)
-    if wide == sign:
-        return sign
-    return wide ^ full if wide & sign else wide | sign
+    mask = full if wide & sign else sign
+    return (wide ^ mask) + np.uint64(wide == sign)
 
 
 @njit(nogil=True, cache=True)
-def split_keys(
-    bits: Array, kind: Array, sign: Any, full: Any, with_wrong: bool, known: Array, unknown: Array
-) -> tuple[int, int, Any, Any]:
-    """Compact the keys of the counted known and of the unknown samples; return counts and key range."""
-    n_known, n_unknown = 0, 0
-    low, high = full, np.uint64(0)
-    for i in range(len(bits)):  # written to both sides, kept on one: no branch on the data
-        key = _key(bits[i], sign, full)
-        low = min(low, key)
-        high = max(high, key)
-        known[n_known] = key
-        unknown[n_unknown] = key
-        is_unknown = kind[i] == UNKNOWN_KIND
-        n_unknown += is_unknown
-        n_known += (kind[i] == CORRECT) | (with_wrong & (not is_unknown))
-    return n_known, n_unknown, low, high
+def histogram(bits: Array, kind: Array, sign: Any, full: Any, low: Any, shift: Any, counts: Array) -> None:
+    """How many samples of each kind fall into each cell of the key range."""
+    for i in range(len(bits)):
+        counts[kind[i], (key_of(bits[i], sign, full) - low) >> shift] += 1
 
 
 @njit(nogil=True, cache=True)
-def histogram(keys: Array, low: Any, shift: Any, counts: Array) -> None:
-    """How many keys fall into each cell of the key range."""
-    for i in range(len(keys)):
-        counts[(np.uint64(keys[i]) - low) >> shift] += 1
-
-
-@njit(nogil=True, cache=True)
-def scatter(keys: Array, low: Any, shift: Any, position: Array, out: Array) -> None:
-    """Move keys to their cells, beginning at ``position``."""
-    for i in range(len(keys)):
-        key = keys[i]
-        cell = (np.uint64(key) - low) >> shift
-        out[position[cell]] = key
-        position[cell] += 1
+def scatter(
+    bits: Array,
+    kind: Array,
+    sign: Any,
+    full: Any,
+    low: Any,
+    shift: Any,
+    first_kind: int,
+    position: Array,
+    keys: Array,
+) -> None:
+    """Write the keys of all kinds from ``first_kind`` on to their cells, beginning at ``position``."""
+    for i in range(len(bits)):
+        k = kind[i]
+        if k >= first_kind:
+            key = key_of(bits[i], sign, full)
+            cell = (key - low) >> shift
+            keys[position[k, cell]] = key
+            position[k, cell] += 1
 
 
 @njit(nogil=True, cache=True)
@@ -151,7 +146,6 @@ def _pairs_in_cell(
 def count_cells(
     known: Array,
     unknown: Array,
-    scratch: Array,
     known_start: Array,
     unknown_start: Array,
     first: int,
@@ -161,6 +155,10 @@ def count_cells(
 ) -> tuple[int, int]:
     """Number of pairs known < unknown and known == unknown, for the unknown keys in cells first..last-1."""
     starts = np.zeros((1 << _BIN_BITS) + 2, dtype=np.int32)
+    widest = 0
+    for cell in range(first, last):
+        widest = max(widest, known_start[cell + 1] - known_start[cell])
+    scratch = np.empty(widest, dtype=known.dtype)  # of one cell, so that it stays in the cache
     less, equal = 0, 0
     for cell in range(first, last):
         a, b = known_start[cell], known_start[cell + 1]
@@ -169,7 +167,7 @@ def count_cells(
             continue
         less += a * (d - c)
         if a < b:
-            in_cell = _pairs_in_cell(known[a:b], unknown[c:d], scratch[a:b], low, shift, starts)
+            in_cell = _pairs_in_cell(known[a:b], unknown[c:d], scratch, low, shift, starts)
             less += in_cell[0]
             equal += in_cell[1]
     return less, equal
@@ -184,7 +182,7 @@ def argsort_bits(bits: Array, sign: Any, full: Any) -> Array:
     digits = (bits.itemsize * 8 + 10) // 11
     counts = np.zeros((digits, 2048), dtype=np.int64)
     for i in range(n):
-        k = _key(bits[i], sign, full)
+        k = key_of(bits[i], sign, full)
         key[i] = k
         order[i] = i
         for d in range(digits):

@@ -35,6 +35,7 @@ _LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy nee
 _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
 _CHUNK = 1 << 20
+_CELL_BITS = 14  # cells few enough to scatter into, small enough to stay in the cache
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
@@ -107,27 +108,28 @@ def read_samples(
     true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))
     score = check.as_scores("open_score", open_score)
     check.check_same_length(y_true=true, y_pred=pred, open_score=score)
-    kind = _mark_kinds(true, pred, unknown_label)
-    n_unknown = int(np.count_nonzero(kind == UNKNOWN_KIND))
-    n_correct = int(np.count_nonzero(kind == CORRECT))
+    kind, n_correct, n_unknown = _mark_kinds(true, pred, unknown_label)
     n_known = len(kind) - n_unknown
     check.require_samples(n_known, n_unknown, unknown_label, unknown=need_unknown)
     return Samples(true, pred, score, kind, unknown_label, n_known, n_correct, n_unknown)
 
 
-def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> NDArray[np.uint8]:
+def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> tuple[NDArray[np.uint8], int, int]:
+    """Kind of each sample, and the numbers of correct and of unknown ones."""
     n = len(y_true)
     fast = fast_backend(n) if y_true.dtype.kind == "i" and isinstance(unknown_label, int) else None
     if fast is not None and y_true.dtype == y_pred.dtype and y_true.dtype.itemsize >= 4:
         kind = np.empty(n, dtype=np.uint8)
         parts = _chunks(n)
 
-        def mark(i: int) -> int:
-            part = parts[i]
-            smallest: int = fast.mark_kinds(y_true[part], y_pred[part], unknown_label, kind[part])
-            return smallest
+        def mark(i: int) -> tuple[int, int, int]:
+            found: tuple[int, int, int] = fast.mark_kinds(
+                y_true[parts[i]], y_pred[parts[i]], unknown_label, kind[parts[i]]
+            )
+            return found
 
-        smallest = min(in_threads(mark, len(parts)))
+        found = in_threads(mark, len(parts))
+        smallest, n_correct, n_unknown = min(f[0] for f in found), sum(f[1] for f in found), sum(f[2] for f in found)
     else:
         unknown = check.is_label(y_true, unknown_label)
         kind = (y_true == y_pred).view(np.uint8)
@@ -136,12 +138,14 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
         if y_true.dtype.kind == "i":
             stray = (y_true < 0) & ~unknown
             smallest = int(y_true[stray].min()) if stray.any() else 0
+        n_unknown = int(np.count_nonzero(unknown))
+        n_correct = int(np.count_nonzero(kind == CORRECT))
     if smallest < 0:
         raise ValueError(
             f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "
             f"{unknown_label!r}. Relabel the samples or set unknown_label."
         )
-    return kind
+    return kind, int(n_correct), int(n_unknown)
 
 
 def _chunks(n: int) -> list[slice]:
@@ -186,50 +190,49 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     """Radix partition of both sides by their leading bits, then counting inside each small cell."""
     bits, sign, full = _bit_constants(samples.score)
     chunks = _chunks(len(bits))
+    low, high = (int(fast.key_of(_bit_constants(end)[0][0], sign, full)) for end in _extremes(samples.score))
+    shift = max(0, (high - low).bit_length() - _CELL_BITS)
+    n_cells = ((high - low) >> shift) + 1
+    place = (sign, full, np.uint64(low), np.uint64(shift))
 
-    def split(i: int) -> tuple[NDArray[Any], NDArray[Any], int, int]:
-        part = bits[chunks[i]]
-        known, unknown = np.empty_like(part), np.empty_like(part)  # pages never written cost nothing
-        n_known, n_unknown, low, high = fast.split_keys(
-            part, samples.kind[chunks[i]], sign, full, with_wrong, known, unknown
-        )
-        return known[:n_known], unknown[:n_unknown], int(low), int(high)
-
-    pieces = in_threads(split, len(chunks))
-    low, span = min(p[2] for p in pieces), max(p[3] for p in pieces) - min(p[2] for p in pieces)
-    shift = max(0, span.bit_length() - 14)
-    n_cells, low_key, by = (span >> shift) + 1, np.uint64(low), np.uint64(shift)
-
-    counts = np.zeros((2, len(chunks), n_cells), dtype=np.int64)
-
-    def count(i: int) -> None:
-        for side in (0, 1):
-            fast.histogram(pieces[i][side], low_key, by, counts[side, i])
-
-    in_threads(count, len(chunks))
-    starts = np.zeros((2, n_cells + 1), dtype=np.int64)
-    np.cumsum(counts.sum(axis=1), axis=1, out=starts[:, 1:])
-    positions = starts[:, None, :-1] + np.cumsum(counts, axis=1) - counts
-    known, unknown = (np.empty(int(starts[side, -1]), dtype=bits.dtype) for side in (0, 1))
+    counts = np.zeros((len(chunks), 3, n_cells), dtype=np.int64)
+    in_threads(lambda i: fast.histogram(bits[chunks[i]], samples.kind[chunks[i]], *place, counts[i]), len(chunks))
+    if not with_wrong:
+        counts[:, WRONG] = 0
+    # Keys lie cell by cell, the known side before the unknown one; within a cell wrong before correct, chunk by chunk.
+    per_cell = counts.sum(axis=0)
+    known_start, unknown_start = (
+        np.concatenate([[0], np.cumsum(side)]) for side in (per_cell[WRONG] + per_cell[CORRECT], per_cell[UNKNOWN_KIND])
+    )
+    n_known = int(known_start[-1])
+    first = np.stack([known_start[:-1], known_start[:-1] + per_cell[WRONG], n_known + unknown_start[:-1]])
+    positions = first + np.cumsum(counts, axis=0) - counts
+    keys = np.empty(n_known + int(unknown_start[-1]), dtype=bits.dtype)
+    first_kind = WRONG if with_wrong else CORRECT
 
     def scatter(i: int) -> None:
-        for side, out in enumerate((known, unknown)):
-            fast.scatter(pieces[i][side], low_key, by, positions[side, i], out)
+        fast.scatter(bits[chunks[i]], samples.kind[chunks[i]], *place, first_kind, positions[i], keys)
 
     in_threads(scatter, len(chunks))
-    pieces.clear()
-    scratch = np.empty_like(known)
     # Each thread takes neighbouring cells that hold about the same number of keys.
-    shares = np.linspace(0, starts[:, -1].sum(), len(chunks) + 1)
-    edges = np.searchsorted(starts.sum(axis=0), shares[1:-1]).tolist()
-    first, last = [0, *edges], [*edges, n_cells]
+    shares = np.linspace(0, len(keys), len(chunks) + 1)[1:-1]
+    edges = [0, *np.searchsorted(known_start + unknown_start, shares).tolist(), n_cells]
 
     def count_cells(i: int) -> tuple[int, int]:
-        less, equal = fast.count_cells(known, unknown, scratch, starts[0], starts[1], first[i], last[i], low_key, by)
+        known, unknown = keys[:n_known], keys[n_known:]
+        cells = (known_start, unknown_start, edges[i], edges[i + 1])
+        less, equal = fast.count_cells(known, unknown, *cells, *place[2:])
         return int(less), int(equal)
 
     results = in_threads(count_cells, len(chunks))
     return sum(r[0] for r in results), sum(r[1] for r in results)
+
+
+def _extremes(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    chunks = _chunks(len(score))
+    lows = in_threads(lambda i: score[chunks[i]].min(), len(chunks))
+    highs = in_threads(lambda i: score[chunks[i]].max(), len(chunks))
+    return np.array([min(lows)]), np.array([max(highs)])
 
 
 # --- ranking once, counting often -----------------------------------------------------------------------

@@ -149,9 +149,9 @@ def counts_by_class(
 
 
 def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
-    """``part / whole`` with 0 / 0 = 0."""
-    part, whole = np.broadcast_arrays(np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64))
-    return np.asarray(np.divide(part, whole, out=np.zeros_like(part), where=whole != 0))
+    """``part / whole``, and 0 where both are 0."""
+    whole = np.asarray(whole)
+    return np.asarray(part / np.where(whole == 0, 1, whole))
 
 
 def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
