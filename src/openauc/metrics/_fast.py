@@ -313,3 +313,15 @@ def average_precision(positive: Array, negative: Array, from_top: bool) -> Array
                 misses = np.int64(n[last] - n[g] if from_top else n[g + 1])
                 total[r] += hits / (hits + misses) * gained
     return total
+
+
+@njit(nogil=True, cache=True)
+def largest_gap(one: Array, other: Array) -> Array:
+    """Largest value of one * other[-1] - other * one[-1] over the columns, per row."""
+    gap = np.zeros(len(one), dtype=np.int64)
+    last = one.shape[1] - 1
+    for r in range(len(one)):
+        total, other_total = np.int64(one[r, last]), np.int64(other[r, last])
+        for g in range(last + 1):
+            gap[r] = max(gap[r], one[r, g] * other_total - other[r, g] * total)
+    return gap

@@ -35,7 +35,7 @@ _LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy nee
 _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
 _CHUNK = 1 << 20
-_CELL_BITS = 14  # cells few enough to scatter into, small enough to stay in the cache
+_CELL_BITS = 14  # at most: cells few enough to scatter into, small enough to stay in the cache
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
@@ -191,7 +191,8 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     bits, sign, full = _bit_constants(samples.score)
     chunks = _chunks(len(bits))
     low, high = (int(fast.key_of(_bit_constants(end)[0][0], sign, full)) for end in _extremes(samples.score))
-    shift = max(0, (high - low).bit_length() - _CELL_BITS)
+    cell_bits = min(_CELL_BITS, max(4, len(bits).bit_length() - 8))
+    shift = max(0, (high - low).bit_length() - cell_bits)
     n_cells = ((high - low) >> shift) + 1
     place = (sign, full, np.uint64(low), np.uint64(shift))
 
@@ -230,9 +231,8 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
 
 def _extremes(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     chunks = _chunks(len(score))
-    lows = in_threads(lambda i: score[chunks[i]].min(), len(chunks))
-    highs = in_threads(lambda i: score[chunks[i]].max(), len(chunks))
-    return np.array([min(lows)]), np.array([max(highs)])
+    ends = in_threads(lambda i: (score[chunks[i]].min(), score[chunks[i]].max()), len(chunks))
+    return np.array([min(low for low, _ in ends)]), np.array([max(high for _, high in ends)])
 
 
 # --- ranking once, counting often -----------------------------------------------------------------------
@@ -429,6 +429,17 @@ def average_precision_sum(positive: Ints, negative: Ints, *, from_top: bool) -> 
     # A replicate may draw no sample at the outermost scores: no alarm, and nothing gained.
     terms = hits / np.maximum(hits + misses, 1) * np.diff(positive, axis=-1)
     return np.asarray(np.cumsum(terms, axis=-1)[..., -1])  # in order, as the compiled loop adds
+
+
+def largest_gap(one: Ints, other: Ints) -> Ints:
+    """Largest difference of two cumulative shares, times both totals: max of one * other[-1] - other * one[-1]."""
+    fast = fast_backend(one.size)
+    if fast is not None:
+        rows = (counts.reshape(-1, counts.shape[-1]) for counts in (one, other))
+        gap: Ints = fast.largest_gap(*rows)
+        return gap.reshape(one.shape[:-1])
+    total, other_total = (counts[..., -1:].astype(np.int64) for counts in (one, other))
+    return np.asarray((one * other_total - other * total).max(axis=-1))
 
 
 def tally(weights: NDArray[np.uint8], cell: NDArray[np.integer], n_cells: int) -> Ints:
