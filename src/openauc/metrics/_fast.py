@@ -307,11 +307,9 @@ def average_precision(positive: Array, negative: Array, from_top: bool) -> Array
     for r in range(len(positive)):
         p, n = positive[r], negative[r]
         for g in range(last):
-            gained = p[g + 1] - p[g]
-            if gained > 0:
-                hits = np.int64(p[last] - p[g] if from_top else p[g + 1])
-                misses = np.int64(n[last] - n[g] if from_top else n[g + 1])
-                total[r] += hits / (hits + misses) * gained
+            hits = p[last] - p[g] if from_top else p[g + 1]
+            misses = n[last] - n[g] if from_top else n[g + 1]
+            total[r] += hits / max(hits + misses, 1) * (p[g + 1] - p[g])  # no branch on the data
     return total
 
 

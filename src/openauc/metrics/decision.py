@@ -264,12 +264,11 @@ def normalized_accuracy_rates(
 ) -> tuple[WeightedRate, WeightedRate]:
     """The two terms of the normalized accuracy; AKS as the mean over samples of their share of right decisions."""
     n = np.add(counts.n_known, counts.n_unknown)
-    false_positive = np.add(counts.accepted_known, counts.accepted_unknown) - counts.correct
-    false_negative = np.subtract(counts.n_known, counts.correct)
-    aks = WeightedRate(weight, n - (false_positive + false_negative) / counts.n_classes, n)
+    accepted = np.add(counts.accepted_known, counts.accepted_unknown)
+    errors = accepted + counts.n_known - np.multiply(2, counts.correct)  # sum_i FP_i + FN_i
+    aks = WeightedRate(weight, n - errors / counts.n_classes, n)
     rejected_unknown = np.subtract(counts.n_unknown, counts.accepted_unknown)
-    rejected = rejected_unknown + np.subtract(counts.n_known, counts.accepted_known)
-    trials = rejected if aus == "precision" else counts.n_unknown
+    trials = n - accepted if aus == "precision" else counts.n_unknown
     return aks, WeightedRate(1.0 - weight, rejected_unknown, trials)
 
 
