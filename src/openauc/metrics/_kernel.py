@@ -309,7 +309,7 @@ def rank(samples: Samples) -> Ranking:
     else:
         order = fast.argsort_bits(*_bit_constants(samples.score))
     ascending = samples.score[order]
-    last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
+    last = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), len(order) - 1)
     return Ranking(samples, order, last)
 
 
