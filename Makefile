@@ -15,15 +15,18 @@ run: $(STAMP)  ## the main job: score, compare and audit two models, choose a th
 test: $(STAMP) lint  ## everything CI runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
-check: $(STAMP) lint  ## the fast part, under a minute
-	$(BIN)/python -m pytest -m "not slow" tests/metrics tests/contracts/test_layers.py tests/test_predictions.py \
-		tests/test_evaluation.py tests/test_cli.py tests/test_readme.py
+check: $(STAMP) style  ## the fast part, under a minute
+	$(BIN)/python -m pytest -m "not slow" tests/metrics/test_ranking.py tests/metrics/test_decision.py \
+		tests/metrics/test_curve.py tests/contracts/test_layers.py tests/test_validation.py tests/test_cli.py \
+		tests/test_readme.py
 
-.PHONY: lint
-lint: $(STAMP)
+.PHONY: lint style
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+lint: style
 	$(BIN)/python -m pytest --doctest-modules src/openauc
 
 speed: $(STAMP)  ## measure, and write benchmark/results/speed.*
