@@ -230,6 +230,8 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
 
 
 def _extremes(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    if len(score) < 16 * _THREADS_FROM:  # sooner read than shared out
+        return score.min(keepdims=True), score.max(keepdims=True)
     chunks = _chunks(len(score))
     ends = in_threads(lambda i: (score[chunks[i]].min(), score[chunks[i]].max()), len(chunks))
     return np.array([min(low for low, _ in ends)]), np.array([max(high for _, high in ends)])

@@ -547,6 +547,11 @@ def threshold_sweep(
 def sweep_of(ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
     """Sweep over ranked samples."""
     counts = counts_over_thresholds(ranking, coded)
+    counts = counts._replace(  # converted once rather than in every formula
+        correct=np.asarray(counts.correct, dtype=np.float64),
+        accepted_known=np.asarray(counts.accepted_known, dtype=np.float64),
+        accepted_unknown=np.asarray(counts.accepted_unknown, dtype=np.float64),
+    )
     formulas = dict(DECISION_METRICS)
     formulas["normalized_accuracy"] = partial(normalized_accuracy_of, weight=weight, aus=aus)
     values = {name: formula(counts) for name, formula in formulas.items()}
