@@ -1,4 +1,4 @@
-"""The command line: ``openauc evaluate | compare | audit | threshold | train | predict | list``."""
+"""The command line: ``openauc evaluate | compare | audit | threshold | train | predict | run | table | list``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from openauc.commands import learning, scoring
+from openauc.commands import learning, run, scoring, table
 
 
 class _Commands(TyperGroup):
@@ -35,7 +35,7 @@ def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 app = typer.Typer(
     name="openauc",
     cls=_Commands,
-    help="Open-set recognition: score predictions, compare models, choose a threshold, train.",
+    help="Open-set recognition: score predictions, compare models, choose a threshold, train, benchmark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,6 +47,8 @@ app.command("audit")(scoring.audit)
 app.command("threshold")(scoring.threshold)
 app.command("train")(learning.train)
 app.command("predict")(learning.predict)
+app.command("run")(run.run)
+app.command("table")(table.table)
 app.command("list")(learning.list_)
 
 

@@ -19,7 +19,7 @@ def environment() -> dict[str, str]:
         "openauc": metadata.version("openauc"),
         "python": platform.python_version(),
         "processor": cpu_name(),
-        "cores": str(_cores()),
+        "cores": str(cores()),
         "platform": f"{platform.system()} {platform.machine()}",
     }
     torch = sys.modules.get("torch")  # a result that needed a GPU has it loaded
@@ -60,8 +60,9 @@ def cpu_name() -> str:
 def hardware_name() -> str:
     """Short name for files, such as ``amd-epyc-2c``."""
     words = re.sub(r"\(.*?\)|CPU|Processor|@.*", "", cpu_name())
-    return f"{re.sub(r'[^a-z0-9]+', '-', words.lower()).strip('-')}-{_cores()}c"
+    return f"{re.sub(r'[^a-z0-9]+', '-', words.lower()).strip('-')}-{cores()}c"
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -72,23 +72,28 @@ class Predictions(NamedTuple):
             raise ValueError("there is nothing to concatenate; pass at least one Predictions.")
         return cls.of(*(np.concatenate([piece[i] for piece in pieces]) for i in range(3)))
 
-    def save(self, path: PathLike) -> None:
-        """Write ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing."""
+    def save(self, path: PathLike, *, extra: Mapping[str, ArrayLike] | None = None) -> None:
+        """Write ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing.
+
+        ``extra`` holds further columns, one entry per sample, such as the group of each; :meth:`load` ignores them.
+        """
         checked = Predictions.of(*self)
         suffix = _suffix(path)
+        columns = {**checked._asdict(), **{name: np.asarray(column) for name, column in (extra or {}).items()}}
+        check.check_same_length(**columns)
         with atomic_write(path) as file:
             if suffix == ".npz":
-                np.savez_compressed(file, **checked._asdict())
+                np.savez_compressed(file, **columns)
             elif suffix == ".csv":
                 text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
                 writer = csv.writer(text, lineterminator="\n")
-                writer.writerow(checked._fields)
+                writer.writerow(columns)
                 # tolist() widens float32 to float64, whose shortest decimal is exact.
-                writer.writerows(zip(*(column.tolist() for column in checked), strict=True))
+                writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
                 text.detach()
             else:
                 pyarrow, parquet = _pyarrow()
-                parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in checked._asdict().items()}), file)
+                parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in columns.items()}), file)
 
     @classmethod
     def load(

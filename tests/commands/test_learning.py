@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from openauc import Evaluation, Predictions, evaluate
-from openauc.commands.learning import _assignments, list_, predict, train
+from openauc.commands.learning import assignments, list_, predict, train
 from openauc.methods import method_names
 from openauc.methods.scores import SCORES
 from openauc.predictions import read_columns
@@ -264,7 +264,7 @@ def test_without_torch_the_extra_is_named(monkeypatch, tmp_path):
 
 def test_values_become_what_they_mean():
     texts = ["a=1", "b=0.5", "c=TRUE", "d=none", "e=(0.3, 0.6)", "f=adam", "g=x=y"]
-    assert _assignments("--set", texts) == {
+    assert assignments("--set", texts) == {
         "a": 1,
         "b": 0.5,
         "c": True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,19 +13,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from openauc._files import atomic_write, write_text
+from openauc._files import write_text
 from openauc._validation import check_choice
-from openauc.evaluation import Evaluation, evaluate
-from openauc.metrics.ranking import ScoreDirectionWarning
+from openauc.evaluation import Evaluation
 from openauc.metrics.table import METRICS
-from openauc.predictions import Predictions
 from openauc.protocols import PROTOCOLS, OpenSetData, get_protocol
-from openauc.training.recipe import RECIPES, Recipe, recipe_for
+from openauc.training.recipe import RECIPES, Recipe, default_backbone, published_recipe, recipe_for
 
 T = TypeVar("T")
-
-PLUS_METHODS = ("ce_plus", "arpl_plus", "acc_auc", "openauc")
-"""Methods that the papers train with the ``plus`` recipe; the others default to ``plain``."""
 
 CONFIG, PREDICTIONS, EVALUATION = "config.json", "predictions.parquet", "evaluation.json"
 
@@ -72,9 +66,10 @@ def train(
 
     OUT then holds model.safetensors, log.jsonl, predictions.parquet, evaluation.json and config.json.
     """
-    _require_torch("training")
+    require_torch("training")
+    from openauc.bench.runner import evaluate_test
     from openauc.models import load_weights
-    from openauc.training.loop import CHECKPOINT, TrainingInterrupted, build_method, default_backbone, limited
+    from openauc.training.loop import CHECKPOINT, TrainingInterrupted, build_method, limited
     from openauc.training.loop import train as run
     from openauc.training.predict import predict as predict_all
     from openauc.training.predict import process_state
@@ -85,7 +80,7 @@ def train(
         method,
         epochs=epochs,
         overrides={
-            **_assignments("--set", set_),
+            **assignments("--set", set_),
             **_given(batch_size=batch_size, learning_rate=learning_rate),
         },
     )
@@ -145,10 +140,10 @@ def train(
         raise typer.Exit(1) from None
     predictions = predict_all(built, data, chosen)
     if state.is_main_process:
-        groups = data.test_group if data.split.groups else None
-        _save_predictions(predictions, out / PREDICTIONS, groups)
-        evaluation = _evaluated(predictions)
-        result = evaluation.to_dict() | _evaluate_groups(predictions, data)
+        predictions.save(out / PREDICTIONS, extra=data.test_columns())
+        evaluation, groups = evaluate_test(predictions, data)
+        by_group = {name: found.to_dict() for name, found in groups.items()}
+        result = evaluation.to_dict() | ({"groups": by_group} if by_group else {})
         write_text(out / EVALUATION, json.dumps(result, indent=2) + "\n")
         (out / CHECKPOINT).unlink(missing_ok=True)
         _say(_headline(evaluation, out), main=True)
@@ -178,7 +173,7 @@ def predict(
     Weights of `openauc train` know backbone, width, options and recipe; for others say what differs from the
     published ones.
     """
-    _require_torch("predicting")
+    require_torch("predicting")
     from openauc.models import load_weights
     from openauc.training.checkpoint import read_about
     from openauc.training.loop import build_method
@@ -188,7 +183,7 @@ def predict(
     data = get_protocol(protocol).load(split, root=data_root, balanced=balanced, seed=seed)
     about = read_about(weights) or {}
     _refuse_other_task(weights, about, {**_task(protocol, split, data), "method": method})
-    overrides = _assignments("--set", set_)
+    overrides = assignments("--set", set_)
     if "recipe" in about and recipe is None:
         chosen = _built(lambda: Recipe.from_dict({**about["recipe"], **overrides}))
     else:
@@ -215,13 +210,13 @@ def predict(
         batch_size=batch_size,
     )
     if state.is_main_process:
-        _save_predictions(predictions, out, data.test_group if data.split.groups else None)
+        predictions.save(out, extra=data.test_columns())
         _say(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.", main=True)
 
 
 def list_(
     what: Annotated[
-        str | None, typer.Argument(help="methods, protocols, recipes, backbones or metrics; all if left out.")
+        str | None, typer.Argument(help="methods, protocols, recipes, backbones, metrics or benchmarks.")
     ] = None,
 ) -> None:
     """List what there is to choose from, one line each."""
@@ -275,7 +270,7 @@ def _recipes() -> Table:
 
 
 def _backbones() -> Table:
-    _require_torch("listing backbones")
+    require_torch("listing backbones")
     from openauc.models.backbones import ARCHITECTURES, LIBRARIES
 
     ours = ((name, _first_line(kind.__doc__)) for name, kind in ARCHITECTURES.items())
@@ -288,12 +283,21 @@ def _metrics() -> Table:
     return _table("metrics", ("name", "what it is", "better"), rows)
 
 
+def _benchmarks() -> Table:
+    from openauc.bench.suites import load_suite, suite_names
+
+    suites = [load_suite(name) for name in suite_names()]
+    rows = ((suite.name, suite.description, " ".join(suite.options)) for suite in suites)
+    return _table("benchmarks", ("name", "what it is", "options"), rows)
+
+
 _TABLES: dict[str, Callable[[], Table]] = {
     "methods": _methods,
     "protocols": _protocols,
     "recipes": _recipes,
     "backbones": _backbones,
     "metrics": _metrics,
+    "benchmarks": _benchmarks,
 }
 
 
@@ -321,7 +325,7 @@ def _first_line(text: str | None) -> str:
 def _recipe(
     name: str | None, protocol: str, method: str, *, epochs: int | None, overrides: Mapping[str, Any]
 ) -> Recipe:
-    chosen = check_choice("recipe", name or ("plus" if method in PLUS_METHODS else "plain"), RECIPES)
+    chosen = check_choice("recipe", name or published_recipe(method), RECIPES)
     return _built(lambda: recipe_for(chosen, protocol, method, epochs=epochs, **overrides))  # type: ignore[arg-type]
 
 
@@ -338,7 +342,7 @@ def _method_options(method: str, arguments: list[str] | None) -> dict[str, Any]:
     from openauc.methods import load_method, method_options
 
     defaults = method_options(load_method(method))
-    options = _assignments("--method-arg", arguments)
+    options = assignments("--method-arg", arguments)
     for name, value in options.items():
         default = defaults.get(name)
         if isinstance(default, int | float) and not isinstance(value, int | float):
@@ -346,10 +350,10 @@ def _method_options(method: str, arguments: list[str] | None) -> dict[str, Any]:
     return options
 
 
-def _assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
+def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
     """``key=value`` texts as a mapping; numbers, true, false, none and (0.3, 0.6) become what they mean.
 
-    >>> _assignments("--set", ["learning_rate=1e-2", "normalize=true", "optimizer=adam"])
+    >>> assignments("--set", ["learning_rate=1e-2", "normalize=true", "optimizer=adam"])
     {'learning_rate': 0.01, 'normalize': True, 'optimizer': 'adam'}
     """
     found = {}
@@ -421,38 +425,6 @@ def _refuse_other_task(weights: Path, about: Mapping[str, Any], wanted: Mapping[
             )
 
 
-def _save_predictions(predictions: Predictions, path: Path, group: Any) -> None:
-    """Save the triple; a Parquet file also gets the group of each sample, where there are groups."""
-    if group is None or path.suffix.lower() != ".parquet":
-        predictions.save(path)
-        return
-    import pyarrow
-    from pyarrow import parquet
-
-    columns = {name: pyarrow.array(values) for name, values in predictions._asdict().items()}
-    with atomic_write(path) as file:
-        parquet.write_table(pyarrow.table({**columns, "group": pyarrow.array(group)}), file)
-
-
-def _evaluate_groups(predictions: Predictions, data: OpenSetData) -> dict[str, Any]:
-    """One evaluation per group of unknown classes, each against all known samples."""
-    if not data.split.groups:
-        return {}
-    return {
-        "groups": {
-            group: _evaluated(Predictions(*(column[rows] for column in predictions))).to_dict()
-            for group, rows in ((group, data.test_rows(group)) for group in data.split.groups)
-        }
-    }
-
-
-def _evaluated(predictions: Predictions) -> Evaluation:
-    """Evaluate our own scores, whose direction is not in doubt even where a poor model falls below chance."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScoreDirectionWarning)
-        return evaluate(*predictions)
-
-
 def _headline(evaluation: Evaluation, out: Path) -> str:
     names = ("openauc", "auroc", "closed_set_accuracy")
     values = ", ".join(f"{METRICS[name].label} {evaluation.values[name]:.4f}" for name in names)
@@ -464,7 +436,7 @@ def _say(text: str, main: bool) -> None:
         typer.echo(text)
 
 
-def _require_torch(what: str) -> None:
+def require_torch(what: str) -> None:
     missing = [package for package in ("torch", "accelerate", "safetensors") if find_spec(package) is None]
     if missing:
         raise ImportError(f"{what} needs {', '.join(missing)}: pip install 'openauc[train]'.")

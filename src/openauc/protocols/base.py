@@ -149,6 +149,11 @@ class OpenSetData:
         return np.flatnonzero((self.test_labels != UNKNOWN) | (self.test_group == group))
 
 
+    def test_columns(self) -> dict[str, NDArray[np.str_]]:
+        """Columns to keep beside the predictions of the test part: the group of each image, where there are groups."""
+        return {"group": self.test_group} if self.split.groups else {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
     """Class splits over a source of known and a source of unknown images.

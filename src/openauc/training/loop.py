@@ -46,7 +46,7 @@ from openauc.training.checkpoint import (
     save_weights,
 )
 from openauc.training.predict import Pixels, lay_out, on_cpu, process_state, remember_recipe
-from openauc.training.recipe import Recipe
+from openauc.training.recipe import Recipe, default_backbone
 from openauc.training.schedule import learning_rate
 
 if TYPE_CHECKING:
@@ -185,17 +185,6 @@ def build_method(
     )
     rng = np.random.default_rng([seed, *b"method"])
     return make_method(kind, network, data.num_classes, rng=rng, method_args=options)
-
-
-def default_backbone(method: str, image_size: int) -> str:
-    """The papers' backbone for a method and an image size.
-
-    >>> default_backbone("arpl_cs", 32), default_backbone("openauc", 448)
-    ('vgg32_abn', 'resnet50')
-    """
-    if image_size > 64:
-        return "resnet50"
-    return "vgg32_abn" if method == "arpl_cs" else "vgg32"
 
 
 def limited(data: OpenSetData, images: int, *, seed: int = 0) -> OpenSetData:

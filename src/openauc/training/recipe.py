@@ -241,6 +241,26 @@ PLUS_ROWS: dict[str, dict[str, dict[str, Any]]] = {
 """Method -> protocol -> where its "+" recipe differs from the one of cross-entropy."""
 
 
+def published_recipe(method: str) -> RecipeName:
+    """The recipe a method was published with.
+
+    >>> published_recipe("openauc"), published_recipe("arpl")
+    ('plus', 'plain')
+    """
+    return "plus" if method in ("ce_plus", "arpl_plus", "acc_auc", "openauc") else "plain"
+
+
+def default_backbone(method: str, image_size: int) -> str:
+    """The papers' backbone for a method and an image size.
+
+    >>> default_backbone("arpl_cs", 32), default_backbone("openauc", 448)
+    ('vgg32_abn', 'resnet50')
+    """
+    if image_size > 64:
+        return "resnet50"
+    return "vgg32_abn" if method == "arpl_cs" else "vgg32"
+
+
 def recipe_for(
     name: RecipeName, protocol: str, method: str = "openauc", *, epochs: int | None = None, **overrides: Any
 ) -> Recipe:

@@ -1,0 +1,381 @@
+"""Where trials run: in this process, in a pool of processes, or on a Ray cluster; one signature, the same results.
+
+An executor gets the function that does a job and a lazy iterable of jobs, and yields one outcome per job in order of
+completion. It takes a job from the iterable only when a worker is free for it, because taking one claims it. Whatever
+goes wrong with a job is its outcome; only an interruption ends the whole, as ``KeyboardInterrupt``.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import Enum, auto
+from itertools import islice
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from openauc.bench.trial import Job, Outcome
+from openauc.environment import cores
+
+Work = Callable[[Job], Outcome]
+Execute = Callable[[Work, Iterable[Job]], Iterator[Outcome]]
+
+GRACE_SECONDS = 30.0
+"""How long interrupted workers may take to save their checkpoints."""
+
+RETRIES = 3
+"""How often Ray starts a job again whose worker or node died."""
+
+POLL_SECONDS = 5.0
+"""How often, at least, the size of a Ray cluster is looked at."""
+
+
+def in_process(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
+    """Do one job after the other, here."""
+    for job in jobs:
+        yield _attempt(work, job)
+
+
+def process_pool(workers: int, *, threads: int | None = None) -> Execute:
+    """Executor with ``workers`` processes on this machine, each of which does one job at a time.
+
+    A worker that dies takes only its own job with it, which becomes a failed outcome, and is replaced. When the
+    consumer stops, running trainings save their checkpoints; when this process dies, its workers end too.
+
+    Parameters
+    ----------
+    workers
+        Number of processes. A script that starts them needs ``if __name__ == "__main__":`` around what it does.
+    threads
+        Threads of each; by default the cores are divided among the workers.
+    """
+    _check_count("workers", workers)
+    threads = max(1, cores() // workers) if threads is None else threads
+    _check_count("threads", threads)
+
+    def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        waiting = iter(jobs)
+        idle: list[_Worker] = []
+        busy: dict[Connection, _Worker] = {}
+        try:
+            while True:
+                idle = [worker for worker in idle if worker.process.is_alive()]
+                for job in islice(waiting, workers - len(busy)):
+                    worker = idle.pop() if idle else _Worker(work, threads)
+                    busy[worker.connection] = worker
+                    worker.begin(job)
+                if not busy:
+                    return
+                for connection in wait(busy):
+                    worker = busy[connection]  # type: ignore[index]
+                    outcome = worker.receive()
+                    if outcome is None:
+                        continue
+                    idle.append(busy.pop(worker.connection))
+                    yield outcome
+        finally:
+            _stop([*idle, *busy.values()])
+
+    return execute
+
+
+def ray_cluster(
+    address: str | None = None,
+    *,
+    cpus_per_trial: float = 1,
+    gpus_per_trial: float = 0,
+    scratch: str | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+) -> Execute:
+    """Executor on a Ray cluster; see ``docs/cluster.md``.
+
+    Nodes work in temporary folders and send their files back inside the outcome, so that only this process writes to
+    the store. A job whose worker or node died is started again up to `RETRIES` times, then it is a failed outcome.
+
+    Parameters
+    ----------
+    address
+        Cluster to join, as ``ray.init`` takes it: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None starts one
+        on this machine and stops it in the end. A process that is connected to Ray already stays on that connection.
+    cpus_per_trial, gpus_per_trial
+        Resources that Ray reserves for a job; parts of a GPU are allowed. The number of CPUs is also the number of
+        threads. Without GPUs a job does not see any.
+    scratch
+        Folder that every node sees. Jobs then train there, and one that is started again, by Ray or by a later run,
+        goes on from its checkpoint. Folders of finished trials are removed.
+    runtime_env
+        What nodes lack and Ray is to bring there, for instance ``{"working_dir": "."}`` for methods of your own.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("running on a Ray cluster needs `pip install 'openauc[ray]'`.") from error
+    _check_resources(cpus_per_trial, gpus_per_trial)
+    settings = {
+        "num_cpus": cpus_per_trial,
+        "num_gpus": gpus_per_trial,
+        "max_retries": RETRIES,
+        "runtime_env": {"env_vars": _thread_limits(max(1, int(cpus_per_trial))) | _hidden_gpus(gpus_per_trial)},
+    }
+
+    def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        with _connected(address, runtime_env):
+            task = ray.remote(_on_node).options(**settings)
+            waiting = iter(jobs)
+            running: dict[Any, Job] = {}
+            try:
+                while True:
+                    held = _held_by_cluster(cpus_per_trial, gpus_per_trial)
+                    # A few more keep the nodes busy, and show a cluster that can grow that there is need.
+                    free = held + max(2, held // 4) - len(running)
+                    for job in islice(waiting, max(0, free)):
+                        running[task.remote(work, _for_node(job, scratch))] = job
+                    if not running:
+                        return
+                    done, _ = ray.wait(list(running), timeout=POLL_SECONDS)
+                    for reference in done:
+                        yield _fetched(reference, running.pop(reference))
+            finally:
+                _cancel(list(running), GRACE_SECONDS if scratch else 0.0)
+
+    return execute
+
+
+def _attempt(work: Work, job: Job) -> Outcome:
+    """Do a job; its error is an outcome, its interruption is everybody's."""
+    try:
+        return work(job)
+    except Exception as error:
+        # Only here, because whoever raises it has loaded torch already.
+        from openauc.training.loop import TrainingInterrupted
+
+        if isinstance(error, TrainingInterrupted):
+            raise KeyboardInterrupt(str(error)) from error
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        return Outcome.failed(job, f"{type(error).__name__}: {error}\n\n{trace}")
+
+
+class _Word(Enum):
+    """What a worker says besides outcomes."""
+
+    READY = auto()
+    INTERRUPTED = auto()
+
+
+class _Worker:
+    """A process of the pool, the job it has, and this side's end of the pipe to it."""
+
+    job: Job
+    begun: float
+
+    def __init__(self, work: Work, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(work, other), daemon=True)
+        # In the environment before the process begins: libraries look when they are imported. Rich then draws no
+        # progress bars across ours.
+        with _environment({**_thread_limits(threads), "TTY_COMPATIBLE": "0"}):
+            self.process.start()
+        other.close()
+        self.ready = False
+
+    def begin(self, job: Job) -> None:
+        self.job, self.begun = job, time.perf_counter()
+        # The pipe of a worker that died is broken; receive() says so.
+        with suppress(BrokenPipeError):
+            self.connection.send(job)
+
+    def receive(self) -> Outcome | None:
+        """Outcome of the job; None if the worker only said that it is ready."""
+        try:
+            said: Outcome | _Word = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            if not self.ready:
+                raise RuntimeError(
+                    "a worker process could not start; its own message is above. A script that runs trials in several "
+                    'processes must do so below `if __name__ == "__main__":`.'
+                ) from None
+            return Outcome.failed(self.job, _death(self.process.exitcode), seconds=time.perf_counter() - self.begun)
+        if said is _Word.INTERRUPTED:
+            raise KeyboardInterrupt("a worker process was interrupted.")
+        if said is _Word.READY:
+            self.ready = True
+            return None
+        return said
+
+
+def _serve(work: Work, connection: Connection) -> None:
+    """Life of a worker: do jobs until a signal comes."""
+    # Ctrl-C is for the driver, which passes it on; a second signal would cut off the checkpoint.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(KeyboardInterrupt, EOFError):
+        connection.send(_Word.READY)
+        while True:
+            job = connection.recv()
+            try:
+                outcome = _attempt(work, job)
+            except KeyboardInterrupt:
+                connection.send(_Word.INTERRUPTED)
+                return
+            connection.send(outcome)
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _stop(workers: list[_Worker]) -> None:
+    """Ask workers to end, which makes a training save its checkpoint, and after a while insist."""
+    for worker in workers:
+        worker.process.terminate()
+    deadline = time.monotonic() + GRACE_SECONDS
+    try:
+        for worker in workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+            worker.connection.close()
+
+
+def _death(code: int | None) -> str:
+    how = f"signal {-code}, {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+    hint = " Systems send it to a process when memory runs out." if code == -signal.SIGKILL else ""
+    return f"the worker process died ({how}); other trials went on, and this one can be retried.{hint}"
+
+
+def _on_node(work: Work, job: Job) -> Outcome:
+    """A job as a Ray task."""
+    try:
+        outcome = _attempt(work, job)
+    except KeyboardInterrupt:
+        # Cancelled, or the node is about to go: then Ray finds another one for a worker that died.
+        os._exit(1)
+    if job.folder is not None and all(result.error is None for result in outcome.results):
+        for spec in job.specs:
+            shutil.rmtree(Path(job.folder) / spec.id, ignore_errors=True)
+    return outcome
+
+
+def _for_node(job: Job, scratch: str | None) -> Job:
+    if scratch is not None and job.folder is not None and Path(scratch).resolve() == Path(job.folder).resolve():
+        raise ValueError(f"scratch is {scratch}, where the store keeps its trials; choose a folder of its own.")
+    return job._replace(folder=scratch, pack=True)
+
+
+def _fetched(reference: Any, job: Job) -> Outcome:
+    import ray
+
+    try:
+        outcome: Outcome = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return Outcome.failed(job, f"lost on the cluster, {type(error).__name__}: {error}")
+    return outcome._replace(job=job)
+
+
+@contextmanager
+def _connected(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[None]:
+    """A connection to Ray, which ends with the block unless it was there before."""
+    import ray
+
+    if ray.is_initialized():
+        if runtime_env is not None:
+            raise ValueError("this process is connected to Ray already; pass runtime_env to that ray.init instead.")
+        yield
+        return
+    # Ray reports the use of a cluster to its makers unless told not to; an existing cluster has decided for itself.
+    with _environment({"RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")}):
+        ray.init(
+            address or "local",
+            runtime_env=runtime_env,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="warning",
+        )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _held_by_cluster(cpus: float, gpus: float) -> int:
+    """How many jobs the nodes of the moment can hold."""
+    import ray
+
+    return sum(_held_by_node(node["Resources"], cpus, gpus) for node in ray.nodes() if node["Alive"])
+
+
+def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> int:
+    """How many jobs fit on a node.
+
+    >>> _held_by_node({"CPU": 8.0, "GPU": 2.0}, cpus=1, gpus=0.5)
+    4
+    """
+    wanted = {"CPU": cpus, "GPU": gpus}
+    # 0.3 / 0.1 is a little less than 3.
+    return min(math.floor(resources.get(name, 0.0) / share + 1e-9) for name, share in wanted.items() if share)
+
+
+def _cancel(references: list[Any], grace: float) -> None:
+    """End tasks as Ctrl-C would, and after a while in earnest."""
+    import ray
+
+    if not references:
+        return
+    for reference in references:
+        ray.cancel(reference)
+    _, left = ray.wait(references, num_returns=len(references), timeout=grace)
+    for reference in left:
+        ray.cancel(reference, force=True)
+
+
+def _thread_limits(threads: int) -> dict[str, str]:
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    return dict.fromkeys(names, str(threads))
+
+
+def _hidden_gpus(gpus: float) -> dict[str, str]:
+    # Left alone, every job without a share of a GPU would go to the first one.
+    return {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the processes that are started in the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _check_count(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} is {value}; expected a whole number, at least 1.")
+
+
+def _check_resources(cpus: float, gpus: float) -> None:
+    if not cpus > 0:
+        raise ValueError(f"cpus_per_trial is {cpus}; expected a positive number, such as 1 or 0.5.")
+    if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+        raise ValueError(f"gpus_per_trial is {gpus}; expected 0, a part of one GPU such as 0.25, or a whole number.")

@@ -1,0 +1,107 @@
+"""Choosing trials by their fields: ``method=openauc,split=0|1,lam=0.1,epochs=10``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from openauc._validation import check_choice
+from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.training.recipe import FIELDS, RECIPES, Recipe, recipe_for
+
+Conditions = Mapping[str, tuple[str, ...]]
+"""Field -> the values it may take, as text."""
+
+T = TypeVar("T", TrialSpec, TrialResult)
+
+_KEYS = (*(f.name for f in fields(TrialSpec) if f.name != "method_args"), *FIELDS)
+
+
+def select(items: Iterable[T], text: str) -> list[T]:
+    """Specs or results that meet every condition of ``text``, in their order.
+
+    Raises
+    ------
+    ValueError
+        For text that is not a list of conditions, a field no trial has, or a value no trial has.
+
+    Examples
+    --------
+    >>> specs = [TrialSpec.of("digits", split, "openauc", method_args={"lam": 0.1}) for split in range(3)]
+    >>> [spec.split for spec in select(specs, "method=openauc,split=0|2,lam=0.10")]
+    [0, 2]
+    """
+    found = list(items)
+    specs = [item if isinstance(item, TrialSpec) else item.spec for item in found]
+    conditions = parse_conditions(text, specs)
+    return [item for item, spec in zip(found, specs, strict=True) if matches(spec, conditions)]
+
+
+def parse_conditions(text: str, specs: Sequence[TrialSpec]) -> dict[str, tuple[str, ...]]:
+    """Conditions of ``text``, each of which some of ``specs`` meet."""
+    conditions: dict[str, tuple[str, ...]] = {}
+    for part in text.split(","):
+        key, _, choices = (word.strip() for word in part.partition("="))
+        if not (key and choices) or key in conditions:
+            raise ValueError(f"{text!r} is no selection; give each field once, as in method=openauc,split=0|1.")
+        conditions[key] = tuple(choice.strip() for choice in choices.split("|"))
+    options = {name for spec in specs for name in spec.method_args}
+    for key, values in conditions.items():
+        check_choice("the field to select by", key, (*_KEYS, *sorted(options.difference(_KEYS))))
+        present = [field_of(spec, key) for spec in specs]
+        for value in values:
+            if not any(_equal(actual, value) for actual in present):
+                check_choice(key, value, sorted({_text(actual) for actual in present}))
+    return conditions
+
+
+def matches(spec: TrialSpec, conditions: Conditions) -> bool:
+    """Whether a trial meets every condition.
+
+    A field is one of the spec, one of its recipe, or an option of its method; ``recipe`` is the recipe's name. An
+    option left at its default is ``none``.
+    """
+    return all(any(_equal(field_of(spec, key), value) for value in values) for key, values in conditions.items())
+
+
+def field_of(spec: TrialSpec, key: str) -> Any:
+    """Value of a field of the spec, of its recipe or of the method's options; None for an option left out."""
+    if key == "recipe":
+        return named_recipe(spec.recipe, spec.protocol, spec.method)[0]
+    if key in spec.method_args:
+        return spec.method_args[key]
+    return getattr(spec.recipe, key, None) if key in FIELDS else getattr(spec, key, None)
+
+
+@lru_cache(maxsize=4096)
+def named_recipe(recipe: Recipe, protocol: str, method: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Name of the recipe of that length this one is, or is nearest to, and the fields where it differs.
+
+    >>> named_recipe(recipe_for("plus", "mnist", epochs=12, momentum=0.8), "mnist", "openauc")
+    ('plus', (('momentum', 0.8),))
+    """
+    known: dict[str, Recipe] = {
+        name: recipe_for(name, protocol, method, epochs=recipe.epochs)
+        for name, by_protocol in RECIPES.items()
+        if protocol in by_protocol
+    }
+    differing = {
+        name: tuple((key, getattr(recipe, key)) for key in FIELDS if getattr(recipe, key) != getattr(candidate, key))
+        for name, candidate in (known or {"own": Recipe(epochs=recipe.epochs)}).items()
+    }
+    return min(differing.items(), key=lambda item: len(item[1]))
+
+
+def _equal(actual: Any, text: str) -> bool:
+    if isinstance(actual, int | float) and not isinstance(actual, bool):
+        try:
+            return float(text) == actual
+        except ValueError:
+            return False
+    return _text(actual) == text
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,19 @@
+"""The paper's CUB tables: seven methods on a pretrained ResNet-50, unknown birds easy, medium and hard."""
+
+from __future__ import annotations
+
+from openauc.bench.paper import CUB
+from openauc.bench.trial import Scalar, TrialSpec
+
+WEIGHTS = "moco_v2_places.pth"
+METHOD_ARGS: dict[str, dict[str, Scalar]] = {"openauc": {"preset": "paper", "lam": 0.05}}
+"""The weight of the public script for CUB, outside the range that the paper searched."""
+
+
+def trials(weights: str = WEIGHTS, seeds: int = 1) -> list[TrialSpec]:
+    """Every method with its published recipe, from ``weights``: MoCo v2 trained on Places, in the papers."""
+    return [
+        TrialSpec.of("cub", 0, method, weights=weights, method_args=METHOD_ARGS.get(method, {}), seed=seed)
+        for seed in range(seeds)
+        for method in CUB
+    ]

@@ -1,0 +1,603 @@
+"""From results to a table: one row per variant of a method, one column per protocol, and what each number rests on.
+
+Trials of one cell differ in split and seed only. Whatever else differs, above all the budget, makes another row, and
+the row's label says what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openauc._validation import check_choice, check_fraction
+from openauc.bench.paper import METHODS, Published, published, training_of
+from openauc.bench.selection import named_recipe
+from openauc.bench.student import mean_interval, paired_p, sign_flip_p
+from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.metrics.table import METRICS
+from openauc.protocols import PROTOCOLS, get_protocol
+from openauc.training.recipe import default_backbone
+from openauc.uncertainty import Interval, holm
+
+
+class Column(NamedTuple):
+    """Where a cell's trials were scored.
+
+    ``held_out`` is the number of known classes that stood in for unknown ones, 0 on the test part; ``group`` a group of
+    unknown classes, None for all of them.
+    """
+
+    protocol: str
+    held_out: int = 0
+    group: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Heading of the column."""
+        name = self.protocol if self.group is None else f"{self.protocol} {self.group}"
+        return f"{name} ({self.held_out} held-out classes)" if self.held_out else name
+
+
+MEAN = Column("mean")
+"""Unweighted mean over the protocols, for rows that have all of them with all their splits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """A variant minus the baseline, on the (split, seed) pairs that both have.
+
+    Differences are averaged within each distinct split; mean, interval and p-values treat those averages as the sample.
+    ``p_value`` is the paired t-test's, ``p_holm`` the same corrected over the rows of the column, ``p_sign_flip`` that
+    of the exact sign-flip test. With a single distinct split there are none.
+    """
+
+    difference: float
+    n_pairs: int
+    n_distinct: int
+    interval: Interval | None
+    p_value: float | None
+    p_sign_flip: float | None
+    p_holm: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One variant in one column.
+
+    Parameters
+    ----------
+    mean, std_population, std_sample
+        Over the finished trials, dividing by n and by n - 1; deviations need two trials.
+    interval
+        Student's interval of the mean over distinct splits, seeds and equal splits averaged first; None below two.
+    n_trials, n_seeds, n_splits, n_distinct
+        Finished trials, their seeds, splits, and splits with different known classes.
+    failed, missing
+        Trials that ended in an error; trials that were asked for and have no result.
+    rank
+        1 for the best and 2 for the next mean of the column, among rows that have every split of the column.
+    paired
+        Comparison with the baseline.
+    paper, paper_difference
+        The printed value, and ours minus it.
+    settings
+        All that was set, as text.
+    """
+
+    mean: float | None = None
+    std_population: float | None = None
+    std_sample: float | None = None
+    interval: Interval | None = None
+    n_trials: int = 0
+    n_seeds: int = 0
+    n_splits: int = 0
+    n_distinct: int = 0
+    failed: int = 0
+    missing: int = 0
+    rank: int | None = None
+    paired: Paired | None = None
+    paper: Published | None = None
+    settings: str = ""
+
+    @property
+    def paper_difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.mean is None or self.paper is None else self.mean - self.paper.mean
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no trial belongs here."""
+        return not (self.n_trials or self.failed or self.missing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One variant of a method; ``cells`` are in the order of the summary's columns."""
+
+    label: str
+    method: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A table of one metric; ``notes`` say in sentences what all of it rests on."""
+
+    metric: str
+    level: float
+    baseline: str | None
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    def cell(self, label: str, protocol: str, *, held_out: int = 0, group: str | None = None) -> Cell:
+        """The cell of a row and a column."""
+        row = self.rows[[row.label for row in self.rows].index(label)]
+        return row.cells[self.columns.index(Column(protocol, held_out, group))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        cells = [
+            {"variant": row.label, "method": row.method, **column._asdict(), **_flat(cell)}
+            for row in self.rows
+            for column, cell in zip(self.columns, row.cells, strict=True)
+            if not cell.is_empty
+        ]
+        about = {"metric": self.metric, "level": self.level, "baseline": self.baseline}
+        return {**about, "notes": list(self.notes), "cells": cells}
+
+
+def summarise(
+    results: Iterable[TrialResult],
+    *,
+    metric: str = "openauc",
+    baseline: str | None = None,
+    level: float = 0.95,
+    planned: Iterable[TrialSpec] = (),
+) -> Summary:
+    """Table of one metric over any number of results.
+
+    Parameters
+    ----------
+    results
+        Finished and failed ones. Of several results of one trial a finished one counts, else the last.
+    metric
+        Name in ``METRICS``.
+    baseline
+        Label of a row, or a method that has one row only; every other row is compared with it.
+    level
+        Level of the intervals.
+    planned
+        Trials that were asked for; those without a result are counted as missing.
+
+    Examples
+    --------
+    >>> specs = [TrialSpec.of("digits", split, "softmax", epochs=2) for split in range(3)]
+    >>> values = (0.90, 0.92, 0.97)
+    >>> table = summarise(TrialResult(spec=s, metrics={"openauc": v}) for s, v in zip(specs, values, strict=True))
+    >>> cell = table.cell("softmax", "digits")
+    >>> round(cell.mean, 4), cell.n_distinct, tuple(round(bound, 4) for bound in cell.interval)
+    (0.93, 3, (0.8404, 1.0196))
+    """
+    check_choice("metric", metric, METRICS)
+    check_fraction("level", level, one=False)
+    trials = _trials(results, planned)
+    if not trials:
+        raise ValueError("there is no result to summarise; run some trials first.")
+    variants = _variants(trials)
+    if baseline is not None:
+        baseline = _find_baseline(baseline, variants)
+    columns = _columns(trials)
+    cells = {
+        column: _column_cells(column, variants, metric=metric, baseline=baseline, level=level) for column in columns
+    }
+    averaged = _averaged(columns)
+    if averaged:
+        cells[MEAN] = _ranked(_mean_cells([cells[column] for column in averaged]), METRICS[metric].better)
+    rows = tuple(
+        Row(label=label, method=members[0].spec.method, cells=tuple(column[label] for column in cells.values()))
+        for label, members in variants.items()
+    )
+    return Summary(
+        metric=metric,
+        level=level,
+        baseline=baseline,
+        columns=tuple(cells),
+        rows=rows,
+        notes=tuple(_notes(trials, cells)),
+    )
+
+
+# --- trials and what tells them apart -------------------------------------------------------------------
+
+
+class _Trial(NamedTuple):
+    spec: TrialSpec
+    result: TrialResult | None
+    settings: Mapping[str, str]
+    scored_on: Column
+
+    @property
+    def finished(self) -> TrialResult | None:
+        return self.result if self.result is not None and self.result.error is None else None
+
+
+def _trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) -> list[_Trial]:
+    found: dict[Any, _Trial] = {}
+    candidates: list[tuple[TrialSpec, TrialResult | None]] = [(spec, None) for spec in planned]
+    candidates += ((result.spec, result) for result in results)
+    for spec, result in candidates:
+        settings, scored_on = _settings(spec), Column(spec.protocol, spec.pseudo_unknown)
+        key = (scored_on, spec.split, spec.method, spec.seed, *settings.items())
+        if key not in found or not (found[key].finished and result is not None and result.error):
+            found[key] = _Trial(spec, result, settings, scored_on)
+    return list(found.values())
+
+
+_BUDGET: dict[str, tuple[str, ...]] = {"recipe": (), "epochs": ("recipe",), "width": (), "train_images": ()}
+"""Settings that must not differ unseen between methods, each with the setting it may follow from."""
+
+_ARGUMENT = "method_args."
+
+
+def _settings(spec: TrialSpec) -> dict[str, str]:
+    """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
+    recipe, changed = named_recipe(spec.recipe, spec.protocol, spec.method)
+    settings = {f"{_ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
+    settings["recipe"] = recipe
+    settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
+    settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
+    settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
+    settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
+    if spec.backbone != default_backbone(spec.method, spec.recipe.image_size):
+        settings["backbone"] = spec.backbone
+    if spec.weights is not None:
+        settings["weights"] = f"weights {spec.weights}"
+    if spec.validation:
+        settings["validation"] = f"{spec.validation:.4g} of the training part held out"
+    return settings
+
+
+def _plain(value: Any) -> str:
+    """The same text for 1 and 1.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _variants(trials: Sequence[_Trial]) -> dict[str, list[_Trial]]:
+    """Trials by row, in the paper's order of methods; the label names what tells a row from others."""
+    shown = _telling_settings(trials)
+    rows: dict[tuple[str, ...], list[_Trial]] = defaultdict(list)
+    for trial in trials:
+        method = trial.spec.method
+        rows[(method, *(trial.settings.get(name, "") for name in shown[method]))].append(trial)
+    labelled = {_label(members[0], shown[key[0]]): members for key, members in rows.items()}
+    return dict(sorted(labelled.items(), key=lambda item: _row_order(item[1][0].spec.method, item[0])))
+
+
+def _telling_settings(trials: Sequence[_Trial]) -> dict[str, list[str]]:
+    """By method, the settings that differ among trials scored on the same data.
+
+    Settings of the budget count when they differ between any two rows, others when they do within the method.
+    """
+    shown: dict[str, list[str]] = {trial.spec.method: [] for trial in trials}
+    for name in _names(trials):
+        values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+        for trial in trials:
+            context = [trial.settings[other] for other in _BUDGET[name]] if name in _BUDGET else [trial.spec.method]
+            values[(trial.scored_on, *context)].add(trial.settings.get(name, ""))
+        differing = [context for (_, *context), found in values.items() if len(found) > 1]
+        for method in shown:
+            if [method] in differing or (name in _BUDGET and differing):
+                shown[method].append(name)
+    return shown
+
+
+def _names(trials: Iterable[_Trial]) -> list[str]:
+    return list(dict.fromkeys(name for trial in trials for name in trial.settings))
+
+
+def _label(trial: _Trial, shown: Iterable[str]) -> str:
+    phrases = {name: trial.settings[name] for name in shown if name in trial.settings}
+    options = ", ".join(phrase for name, phrase in phrases.items() if name.startswith(_ARGUMENT))
+    others = ", ".join(phrase for name, phrase in phrases.items() if not name.startswith(_ARGUMENT))
+    return trial.spec.method + (f" {options}" if options else "") + (f" ({others})" if others else "")
+
+
+def _row_order(method: str, label: str) -> tuple[Any, ...]:
+    place = METHODS.index(method) if method in METHODS else len(METHODS)
+    # Numbers by size: lam=2 before lam=10.
+    words = re.split(r"(\d+(?:\.\d+)?)", label.removeprefix(method))
+    return place, method, [float(word) if i % 2 else word for i, word in enumerate(words)]
+
+
+def _find_baseline(name: str, variants: Mapping[str, Sequence[_Trial]]) -> str:
+    if name in variants:
+        return name
+    labels = [label for label, members in variants.items() if members[0].spec.method == name]
+    if len(labels) > 1:
+        raise ValueError(f"baseline {name!r} could be any of {', '.join(map(repr, labels))}; name one of them.")
+    return labels[0] if labels else check_choice("baseline", name, variants)
+
+
+# --- columns and cells ----------------------------------------------------------------------------------
+
+
+def _columns(trials: Iterable[_Trial]) -> list[Column]:
+    """Protocols in the order of ``PROTOCOLS``, each followed by its groups."""
+    groups: dict[Column, dict[str, None]] = defaultdict(dict)
+    for trial in trials:
+        groups[trial.scored_on] |= dict.fromkeys(trial.finished.groups if trial.finished else ())
+    protocols = list(PROTOCOLS)
+    ordered = sorted(groups, key=lambda column: (column.held_out, protocols.index(column.protocol)))
+    return [column._replace(group=group) for column in ordered for group in (None, *groups[column])]
+
+
+def _averaged(columns: Sequence[Column]) -> list[Column]:
+    """Columns of the mean: all protocols on their test part; none where there are groups or fewer than two."""
+    tested = [column for column in columns if not column.held_out] or list(columns)
+    return tested if len(tested) > 1 and all(column.group is None for column in tested) else []
+
+
+Values = dict[tuple[int, int], float]
+"""(split, seed) -> value of a finished trial."""
+
+
+def _column_cells(
+    column: Column,
+    variants: Mapping[str, Sequence[_Trial]],
+    *,
+    metric: str,
+    baseline: str | None,
+    level: float,
+) -> dict[str, Cell]:
+    scored_on = column._replace(group=None)
+    here = {label: [t for t in members if t.scored_on == scored_on] for label, members in variants.items()}
+    values = {label: _values(members, column.group, metric) for label, members in here.items()}
+    cells = {label: _cell(column, here[label], values[label], metric=metric, level=level) for label in variants}
+    if baseline is not None:
+        others = [label for label in variants if label != baseline]
+        paired = {label: _compare(column, values[label], values[baseline], level) for label in others}
+        cells |= {label: replace(cells[label], paired=found) for label, found in _holm(paired).items()}
+    return _ranked(cells, METRICS[metric].better, splits={label: {s for s, _ in values[label]} for label in variants})
+
+
+def _values(trials: Iterable[_Trial], group: str | None, metric: str) -> Values:
+    values = {}
+    for trial in trials:
+        if (result := trial.finished) is None:
+            continue
+        metrics = result.metrics if group is None else result.groups.get(group, {})
+        if metric not in metrics:
+            where = "" if group is None else f" for group {group!r}"
+            raise ValueError(
+                f"trial {trial.spec.id} has no {metric!r}{where}; recompute it from the stored predictions "
+                "(`openauc table STORE --recompute`)."
+            )
+        values[trial.spec.split, trial.spec.seed] = metrics[metric]
+    return values
+
+
+def _cell(column: Column, trials: Sequence[_Trial], values: Values, *, metric: str, level: float) -> Cell:
+    if not trials:
+        return Cell()
+    counts = Cell(
+        failed=sum(trial.result is not None and trial.result.error is not None for trial in trials),
+        missing=sum(trial.result is None for trial in trials),
+        paper=None if column.held_out else published(trials[0].spec.method, column.protocol, metric, column.group),
+        settings=", ".join(trials[0].settings.values()),
+    )
+    if not values:
+        return counts
+    sample, distinct = list(values.values()), _by_distinct_split(column.protocol, values)
+    several = len(sample) > 1
+    return replace(
+        counts,
+        mean=float(np.mean(sample)),
+        std_population=float(np.std(sample)) if several else None,
+        std_sample=float(np.std(sample, ddof=1)) if several else None,
+        interval=mean_interval(distinct, level),
+        n_trials=len(sample),
+        n_seeds=len({seed for _, seed in values}),
+        n_splits=len({split for split, _ in values}),
+        n_distinct=len(distinct),
+    )
+
+
+def _by_distinct_split(protocol: str, values: Values) -> list[float]:
+    """One value per set of known classes: the mean over the splits that share it of the mean over their seeds."""
+    by_split: dict[int, list[float]] = defaultdict(list)
+    for (split, _), value in values.items():
+        by_split[split].append(value)
+    first = _first_of_equal_splits(protocol)
+    by_classes: dict[int, list[float]] = defaultdict(list)
+    for split, sample in sorted(by_split.items()):
+        by_classes[first[split]].append(float(np.mean(sample)))
+    return [float(np.mean(sample)) for sample in by_classes.values()]
+
+
+@lru_cache
+def _first_of_equal_splits(protocol: str) -> tuple[int, ...]:
+    """For each split the first one with the same known classes."""
+    first = list(range(len(get_protocol(protocol).splits)))
+    for one, other in get_protocol(protocol).duplicate_splits():
+        first[other] = first[one]
+    return tuple(first)
+
+
+def _compare(column: Column, values: Values, baseline: Values, level: float) -> Paired | None:
+    common = {key: values[key] - baseline[key] for key in values if key in baseline}
+    if not common:
+        return None
+    differences = _by_distinct_split(column.protocol, common)
+    return Paired(
+        difference=float(np.mean(differences)),
+        n_pairs=len(common),
+        n_distinct=len(differences),
+        interval=mean_interval(differences, level),
+        p_value=paired_p(differences),
+        p_sign_flip=sign_flip_p(differences),
+    )
+
+
+def _holm(paired: Mapping[str, Paired | None]) -> dict[str, Paired | None]:
+    tested = {label: p for label, found in paired.items() if found and (p := found.p_value) is not None}
+    corrected = dict(zip(tested, holm(tested.values()), strict=True))
+    return {label: found and replace(found, p_holm=corrected.get(label)) for label, found in paired.items()}
+
+
+def _ranked(cells: Mapping[str, Cell], better: str, *, splits: Mapping[str, set[int]] | None = None) -> dict[str, Cell]:
+    """Mark best and runner-up; a row that lacks a split others have was not measured on the same problems."""
+    every = set().union(*splits.values()) if splits else set()
+    means = {
+        label: cell.mean
+        for label, cell in cells.items()
+        if cell.mean is not None and (splits is None or splits[label] == every)
+    }
+    podium = sorted(set(means.values()), reverse=better == "higher")[:2] if len(means) > 1 else []
+    return {
+        label: replace(cell, rank=podium.index(means[label]) + 1) if means.get(label) in podium else cell
+        for label, cell in cells.items()
+    }
+
+
+def _mean_cells(columns: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
+    splits = [max(cell.n_splits for cell in cells.values()) for cells in columns]
+    return {label: _mean_cell([cells[label] for cells in columns], splits) for label in columns[0]}
+
+
+def _mean_cell(cells: Sequence[Cell], splits: Sequence[int]) -> Cell:
+    means = [cell.mean for cell, n in zip(cells, splits, strict=True) if cell.mean is not None and cell.n_splits == n]
+    if len(means) < len(cells):
+        return Cell()
+    printed = [cell.paper.mean for cell in cells if cell.paper is not None]
+    return Cell(
+        mean=float(np.mean(means)),
+        n_trials=sum(cell.n_trials for cell in cells),
+        paper=Published(float(np.mean(printed))) if len(printed) == len(cells) else None,
+    )
+
+
+# --- notes ----------------------------------------------------------------------------------------------
+
+
+def _notes(trials: Sequence[_Trial], cells: Mapping[Column, Mapping[str, Cell]]) -> Iterable[str]:
+    filled = {
+        column: [cell for cell in by_label.values() if cell.n_trials]
+        for column, by_label in cells.items()
+        if column != MEAN
+    }
+    yield from _size_notes(filled)
+    yield from _training_notes(trials)
+    printed = {column.protocol for column, found in filled.items() if any(cell.paper for cell in found)}
+    for text in dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed):
+        yield f"The paper: {text}."
+    yield from _trouble_notes(trials)
+    yield from _environment_notes(trials)
+
+
+def _size_notes(filled: Mapping[Column, Sequence[Cell]]) -> Iterable[str]:
+    every = [cell for found in filled.values() for cell in found]
+    if not every:
+        return
+    n, splits, seeds = (_span(getattr(cell, name) for cell in every) for name in ("n_trials", "n_splits", "n_seeds"))
+    yield f"n, trials per cell: {n} (splits: {splits}, seeds: {seeds})."
+    for column, found in filled.items():
+        fewer = [cell for cell in found if cell.n_distinct < cell.n_splits]
+        if fewer and column.group is None:
+            pairs = get_protocol(column.protocol).duplicate_splits()
+            equal = ", ".join(f"{one} and {other}" for one, other in pairs)
+            yield (
+                f"{column.label}: splits {equal} have the same known classes, so {_span(c.n_splits for c in fewer)} "
+                f"splits count as {_span(c.n_distinct for c in fewer)}."
+            )
+
+
+def _span(numbers: Iterable[int]) -> str:
+    found = sorted(set(numbers))
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _training_notes(trials: Sequence[_Trial]) -> Iterable[str]:
+    """Settings that no label shows: those of all rows once, then those of single methods."""
+    shown = _telling_settings(trials)
+    hidden = [name for name in _BUDGET if not any(name in names for names in shown.values())]
+    if hidden:
+        yield f"Trained with {', '.join(_explained(trials, name) for name in hidden)}."
+    for method, names in shown.items():
+        members = [trial for trial in trials if trial.spec.method == method]
+        own = [name for name in _names(members) if name not in _BUDGET and name not in names]
+        if own:
+            yield f"{method}: {', '.join(_explained(members, name) for name in own)}."
+
+
+def _explained(trials: Sequence[_Trial], name: str) -> str:
+    """The phrases of a setting, each with the recipes or protocols it belongs to where there are several."""
+    explanations: tuple[Callable[[_Trial], str], ...] = (
+        lambda trial: "",
+        lambda trial: trial.settings["recipe"],
+        lambda trial: trial.scored_on.label,
+        lambda trial: f"{trial.scored_on.label} {trial.settings['recipe']}",
+    )
+    for explain in explanations:
+        phrases: dict[str, set[str]] = defaultdict(set)
+        for trial in trials:
+            phrases[explain(trial)].add(trial.settings.get(name, ""))
+        if all(len(found) == 1 for found in phrases.values()):
+            break
+    where: dict[str, list[str]] = defaultdict(list)
+    for context, found in phrases.items():
+        where[" or ".join(sorted(found))].append(context)
+    named = "recipe " if name == "recipe" else ""
+    return ", ".join(
+        f"{named}{phrase}" + (f" ({', '.join(contexts)})" if contexts != [""] else "")
+        for phrase, contexts in where.items()
+        if phrase
+    )
+
+
+_MOST_ERRORS = 5
+
+
+def _trouble_notes(trials: Sequence[_Trial]) -> Iterable[str]:
+    missing = sum(trial.result is None for trial in trials)
+    if missing:
+        yield f"Trials without a result: {missing:,} of {len(trials):,}."
+    errors: dict[str, list[_Trial]] = defaultdict(list)
+    for trial in trials:
+        if trial.result is not None and trial.result.error is not None:
+            errors[next(iter(trial.result.error.strip().splitlines()), "no message")].append(trial)
+    if not errors:
+        return
+    yield f"Failed trials: {sum(map(len, errors.values())):,} of {len(trials):,}."
+    by_size = sorted(errors.items(), key=lambda item: -len(item[1]))
+    for line, failed in by_size[:_MOST_ERRORS]:
+        more = f" and {len(failed) - 1:,} more" if len(failed) > 1 else ""
+        yield f"{failed[0].spec.id}{more}: {line}"
+    if len(by_size) > _MOST_ERRORS:
+        yield f"Other errors: {len(by_size) - _MOST_ERRORS:,}."
+
+
+_ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")
+
+
+def _environment_notes(trials: Iterable[_Trial]) -> Iterable[str]:
+    environments = [trial.finished.environment for trial in trials if trial.finished and trial.finished.environment]
+    facts = []
+    for key in _ENVIRONMENT:
+        counts = Counter(environment[key] for environment in environments if key in environment)
+        if len(counts) == 1:
+            facts.append(f"{key} {next(iter(counts))}")
+        elif counts:
+            facts.append(f"{len(counts)} {key}s " + ", ".join(f"{v} ({n:,} trials)" for v, n in counts.most_common()))
+    if facts:
+        yield f"Made with {'; '.join(facts)}."
+
+
+def _flat(cell: Cell) -> dict[str, Any]:
+    return {**asdict(cell), "paper_difference": cell.paper_difference}

@@ -1,0 +1,173 @@
+"""What a benchmark shows while it runs: a live view on a terminal, one line per trial elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from openauc.bench.trial import TrialResult, TrialSpec
+
+METRIC = "openauc"
+
+
+class Progress:
+    """State of a run: what is done, running and failed, how long the rest takes, and who leads."""
+
+    def __init__(self, cost: Mapping[str, float]) -> None:
+        """``cost`` says by id how much work each trial is, in any unit."""
+        self.cost = cost
+        self.begin = time.monotonic()
+        self.results: list[TrialResult] = []
+        self.running: dict[str, float] = {}
+        self.waiting: set[str] = set()
+        self.finished_cost = 0.0
+
+    def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
+        """Take note of what the store already has."""
+        self.waiting = {spec.id for spec in waiting}
+        self.results = list(done)
+        self.begin = time.monotonic()
+
+    def started(self, specs: Sequence[TrialSpec]) -> None:
+        """Trials went to a worker."""
+        for spec in specs:
+            self.waiting.discard(spec.id)
+            self.running[spec.id] = time.monotonic()
+
+    def finished(self, result: TrialResult) -> None:
+        """A result came."""
+        self.running.pop(result.spec.id, None)
+        self.results.append(result)
+        self.finished_cost += self.cost.get(result.spec.id, 1.0)
+
+    @property
+    def total(self) -> int:
+        """Number of trials."""
+        return len(self.results) + len(self.running) + len(self.waiting)
+
+    @property
+    def failed(self) -> int:
+        """Number of trials that ended in an error."""
+        return sum(result.error is not None for result in self.results)
+
+    def seconds_left(self) -> float | None:
+        """Time for the rest at the pace so far; None before the first result."""
+        if not self.finished_cost:
+            return None
+        now = time.monotonic()
+        rest = sum(self.cost.get(key, 1.0) for key in (*self.waiting, *self.running))
+        pace = self.finished_cost / (now - self.begin)
+        # Half of what is running is done, on average.
+        return max(0.0, (rest - sum(self.cost.get(key, 1.0) for key in self.running) / 2) / pace)
+
+    def leaders(self) -> list[tuple[str, str, float, int]]:
+        """Per protocol the method with the highest mean OpenAUC so far, and over how many trials."""
+        values: dict[str, dict[str, list[float]]] = {}
+        for result in self.results:
+            if METRIC in result.metrics:
+                methods = values.setdefault(result.spec.protocol, {})
+                methods.setdefault(result.spec.method, []).append(result.metrics[METRIC])
+        best = {protocol: max(methods, key=lambda m: mean(methods[m])) for protocol, methods in values.items()}
+        return [
+            (protocol, method, mean(values[protocol][method]), len(values[protocol][method]))
+            for protocol, method in best.items()
+        ]
+
+
+class Lines(Progress):
+    """Prints a line for every result, for logs and pipes."""
+
+    def __init__(self, cost: Mapping[str, float], stream: TextIO) -> None:
+        super().__init__(cost)
+        self.stream = stream
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to close."""
+
+    def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
+        """Say what there is to do."""
+        super().planned(waiting, done)
+        print(f"{self.total} trials, {len(done)} of them done before", file=self.stream, flush=True)
+
+    def finished(self, result: TrialResult) -> None:
+        """Say what came of a trial."""
+        super().finished(result)
+        left = self.seconds_left()
+        rest = f", {clock(left)} left" if left and (self.waiting or self.running) else ""
+        place = f"[{len(self.results)}/{self.total}]"
+        self.console.print(
+            f"{place} {result.spec.id}: {said(result)}{rest}", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+class View(Progress):
+    """Redraws a small table on the terminal."""
+
+    def __init__(self, cost: Mapping[str, float], console: Console) -> None:
+        super().__init__(cost)
+        self.live = Live(console=console, refresh_per_second=4, get_renderable=self._draw)
+
+    def __enter__(self) -> View:
+        self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.live.stop()
+
+    def finished(self, result: TrialResult) -> None:
+        """Errors scroll past above the view; they must not be overwritten."""
+        super().finished(result)
+        if result.error is not None:
+            self.live.console.print(Text(f"{result.spec.id}: {said(result)}", style="red"))
+
+    def _draw(self) -> Group:
+        done = len(self.results) - self.failed
+        left = self.seconds_left()
+        head = Text.assemble(
+            (f"{done} done", "green"),
+            f"  {len(self.running)} running  {len(self.waiting)} waiting  ",
+            (f"{self.failed} failed", "red" if self.failed else "dim"),
+            f"  {clock(time.monotonic() - self.begin)} so far",
+            f"  about {clock(left)} left" if left and self.running else "",
+        )
+        rows = Table(box=None, pad_edge=False, show_header=False)
+        for key, since in list(self.running.items())[:8]:
+            rows.add_row("running", key, clock(time.monotonic() - since))
+        for protocol, method, value, count in self.leaders():
+            rows.add_row("best so far", f"{protocol}: {method}", f"OpenAUC {100 * value:.1f} (n = {count})")
+        return Group(head, ProgressBar(total=max(1, self.total), completed=len(self.results), width=60), rows)
+
+
+def said(result: TrialResult) -> str:
+    """A result in a few words."""
+    if result.error is not None:
+        return f"FAILED {result.error.splitlines()[0]}"
+    return f"OpenAUC {100 * result.metrics[METRIC]:.1f} ({clock(result.seconds)})"
+
+
+def clock(seconds: float) -> str:
+    """Duration in one or two units.
+
+    >>> clock(8.24), clock(192), clock(7500)
+    ('8.2 s', '3 min 12 s', '2 h 05 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

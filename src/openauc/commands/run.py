@@ -1,0 +1,170 @@
+"""``openauc run``: a benchmark, from its list of trials to its table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from openauc._files import write_text
+from openauc.commands.learning import DataRoot, assignments, require_torch
+from openauc.commands.table import show
+
+if TYPE_CHECKING:
+    from openauc.bench.executors import Execute
+    from openauc.bench.trial import TrialResult, TrialSpec
+    from openauc.commands.progress import Lines, View
+
+TABLE = "table.md"
+
+
+def run(
+    benchmark: Annotated[str, typer.Argument(help="Name, see `openauc list benchmarks`, or FILE.py with trials().")],
+    store: Annotated[Path | None, typer.Option("--store", "-o", help="Folder of results; else runs/NAME.")] = None,
+    data_root: DataRoot = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; else one per GPU/core.")] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster started here.")] = False,
+    ray_address: Annotated[str | None, typer.Option(help="Run on this Ray cluster, such as auto.")] = None,
+    cpus_per_trial: Annotated[float, typer.Option(help="Cores a trial reserves on Ray.")] = 1,
+    gpus_per_trial: Annotated[float, typer.Option(help="GPUs a trial reserves on Ray; a fraction shares one.")] = 0,
+    scratch: Annotated[Path | None, typer.Option(help="Folder that all Ray nodes see, for checkpoints.")] = None,
+    only: Annotated[str | None, typer.Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List trials and cost, run nothing.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
+    budget: Annotated[str | None, typer.Option(help="Size, where the benchmark has several: paper, cpu.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds per trial.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Option of the benchmark, key=value.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Method the table compares with.")] = None,
+) -> None:
+    """Run a benchmark; the same command again does what is missing.
+
+    Exit code 0 when all went well, 1 when trials failed, 130 when interrupted.
+    """
+    require_torch("a benchmark")
+    from openauc.bench.runner import run as run_all
+    from openauc.bench.selection import select
+    from openauc.bench.suites import load_suite
+
+    suite = load_suite(benchmark)
+    given = {"budget": budget, "seeds": seeds}
+    options = {**assignments("--set", set_), **{key: value for key, value in given.items() if value is not None}}
+    specs = suite.trials(**options)
+    if only is not None:
+        specs = select(specs, only)
+    out = store or Path("runs") / suite.name
+    cost = _cost(specs)
+    if dry_run:
+        _show_plan(specs, cost, out)
+        return
+    if ray or ray_address is not None:
+        execute = _ray(ray_address, cpus_per_trial, gpus_per_trial, scratch)
+    else:
+        execute = _local(jobs)
+    try:
+        with _terminable(), _watch(cost) as watch:
+            results = run_all(
+                specs, out=out, data_root=data_root, execute=execute, retry_failed=retry_failed, watch=watch
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
+    _conclude(specs, results, out, baseline)
+    if any(result.error is not None for result in results):
+        raise typer.Exit(1)
+
+
+def _local(jobs: int | None) -> Execute:
+    """In this process for one job at a time, else a pool; on a CPU one thread each serves better than sharing."""
+    import torch
+
+    from openauc.bench.executors import in_process, process_pool
+
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs is {jobs}; expected a number of trials to run at a time, at least 1.")
+    workers = jobs or torch.cuda.device_count() or len(os.sched_getaffinity(0))
+    return in_process if workers == 1 else process_pool(workers)
+
+
+def _ray(address: str | None, cpus: float, gpus: float, scratch: Path | None) -> Execute:
+    from openauc.bench.executors import ray_cluster
+
+    return ray_cluster(
+        address,
+        cpus_per_trial=cpus,
+        gpus_per_trial=gpus,
+        scratch=None if scratch is None else str(scratch.resolve()),
+    )
+
+
+def _cost(specs: Sequence[TrialSpec]) -> dict[str, float]:
+    """Floating-point operations of each trial, for the time left."""
+    try:
+        from openauc.bench.cost import training_flops
+    except ImportError:
+        return {spec.id: 1.0 for spec in specs}
+    return {spec.id: training_flops(spec) for spec in specs}
+
+
+def _watch(cost: Mapping[str, float]) -> Lines | View:
+    from openauc.commands.progress import Lines, View
+
+    console = Console(stderr=True)
+    return View(cost, console) if console.is_terminal else Lines(cost, sys.stderr)
+
+
+def _show_plan(specs: Sequence[TrialSpec], cost: Mapping[str, float], out: Path) -> None:
+    from openauc.bench.store import Store
+
+    store = Store(out)
+    console = Console()
+    table = Table(box=None, pad_edge=False)
+    for column in ("trial", "method options", "epochs", "training PFLOP", "state"):
+        table.add_column(column, no_wrap=True)
+    for spec in specs:
+        result = store.result(spec)
+        state = "to do" if result is None else "done" if result.error is None else "failed"
+        arguments = " ".join(f"{key}={value}" for key, value in spec.method_args.items())
+        table.add_row(spec.id, arguments, str(spec.recipe.epochs), f"{cost[spec.id] / 1e15:.3g}", state)
+    (console if console.is_terminal else Console(width=160)).print(table)
+
+
+def _conclude(specs: Sequence[TrialSpec], results: Sequence[TrialResult], out: Path, baseline: str | None) -> None:
+    """Print the table, keep it beside the results, and say what is not in it."""
+    from openauc.bench.rendering import render
+    from openauc.bench.summary import summarise
+
+    if results:
+        summary = summarise(results, baseline=baseline, planned=specs)
+        show([summary])
+        write_text(out / TABLE, render(summary, format="markdown"))
+        typer.echo(f"{len(results)} results in {out}; table in {out / TABLE}, other forms with `openauc table {out}`.")
+    failed = [result for result in results if result.error is not None]
+    if failed:
+        typer.echo(f"{len(failed)} trials failed; --retry-failed runs them again:", err=True)
+        for result in failed:
+            typer.echo(f"  {result.spec.id}: {(result.error or '').splitlines()[0]}", err=True)
+    if len(results) < len(specs):
+        typer.echo(f"{len(specs) - len(results)} trials are in the hands of another runner of this store.", err=True)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM stop the run as Ctrl-C does."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,120 @@
+"""``openauc table``: the results of a store as a table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from openauc.bench.store import Store
+    from openauc.bench.summary import Summary
+    from openauc.bench.trial import TrialResult
+
+Format = Literal["text", "markdown", "latex", "csv"]
+FORMAT_OF_SUFFIX: dict[str, Format] = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+
+
+def table(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
+    format: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="By default the one of FILE's suffix, else text."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="Method, or label of a row, to compare others with.")] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there, print nothing.")] = None,
+    only: Annotated[str | None, typer.Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Compute the metrics from the stored predictions again.")
+    ] = False,
+) -> None:
+    """Results of a store as a table: mean, deviation, interval, comparison, the paper's value.
+
+    A metric that was not stored is computed from the stored predictions; nothing is trained.
+    """
+    from openauc._files import write_text
+    from openauc._validation import check_choice
+    from openauc.bench.rendering import render
+    from openauc.bench.selection import matches, parse_conditions
+    from openauc.bench.store import Store
+    from openauc.bench.summary import summarise
+    from openauc.metrics.table import METRICS
+
+    metrics = [check_choice("--metric", name, METRICS) for name in metric or ("openauc",)]
+    if not store.is_dir():
+        raise ValueError(f"there is no store {store}; `openauc run NAME --store {store}` makes one.")
+    results, planned = Store(store).results(), Store(store).planned()
+    if not results:
+        raise ValueError(f"{store} holds no result yet, of {len(planned)} planned trials.")
+    if only is not None:
+        conditions = parse_conditions(only, [*planned, *(result.spec for result in results)])
+        results = [result for result in results if matches(result.spec, conditions)]
+        planned = [spec for spec in planned if matches(spec, conditions)]
+        if not results:
+            raise ValueError(f"{store} holds no result with {only}.")
+    results = [_with_metrics(result, metrics, Store(store), recompute=recompute) for result in results]
+    summaries = [summarise(results, metric=name, baseline=baseline, level=level, planned=planned) for name in metrics]
+    suffix = out.suffix.lower() if out is not None else ""
+    chosen: Format = format or FORMAT_OF_SUFFIX.get(suffix, "text")
+    if out is not None:
+        write_text(out, render(*summaries, format=chosen))
+    elif chosen == "text":
+        show(summaries)
+    else:
+        typer.echo(render(*summaries, format=chosen), nl=False)
+
+
+def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, recompute: bool) -> TrialResult:
+    """The result with these metrics, computed from its predictions where they are not there."""
+    from openauc._validation import UNKNOWN
+    from openauc.metrics.ranking import ScoreDirectionWarning
+    from openauc.metrics.table import METRICS
+    from openauc.predictions import Predictions, read_columns
+
+    present = [result.metrics, *result.groups.values()]
+    if result.error is not None or (not recompute and all(name in found for found in present for name in names)):
+        return result
+    if result.predictions is None:
+        raise ValueError(f"trial {result.spec.id} kept no predictions, so {', '.join(names)} cannot be computed.")
+    columns = read_columns(store.root / result.predictions)
+    predictions = Predictions.of(*(columns[name] for name in Predictions._fields))
+    known = predictions.y_true != UNKNOWN
+
+    def values(rows: Any) -> dict[str, float]:
+        triple = [column[rows] for column in predictions]
+        with warnings.catch_warnings():
+            # The direction of our own scores is not in doubt, even where a poor model falls below chance.
+            warnings.simplefilter("ignore", ScoreDirectionWarning)
+            return {name: METRICS[name].function(*triple) for name in names}
+
+    return replace(
+        result,
+        metrics=values(slice(None)),
+        groups={group: values(known | (columns["group"] == group)) for group in result.groups},
+    )
+
+
+def show(summaries: Sequence[Summary]) -> None:
+    """Print for a terminal, or plainly where there is none."""
+    from rich.console import Console
+
+    from openauc.bench.rendering import Grid, layout, render, rich_table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        typer.echo(render(*summaries), nl=False)
+        return
+    for block in layout(summaries):
+        if isinstance(block, Grid):
+            console.print(rich_table(block))
+        else:
+            for note in block:
+                console.print(note, style="dim", markup=False)
