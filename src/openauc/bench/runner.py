@@ -106,7 +106,8 @@ def run(
                 for result in outcome.results:
                     watch.finished(result)
             claims.release(key)
-    return [result for spec in wanted if (result := store.result(spec)) is not None]
+    ended = (store.result(spec) for spec in wanted)
+    return [result for result in ended if result is not None]
 
 
 def run_trial(spec: TrialSpec, *, out: Path | str, data_root: Path | None = None) -> TrialResult:

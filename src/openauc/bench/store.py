@@ -172,7 +172,8 @@ class Claims:
 
     def _lives(self, key: str, owner: Mapping[str, Any], *, now: float) -> bool:
         if owner["host"] == self.owner["host"]:
-            return _process_start(owner["pid"]) == owner["started"] is not None
+            start = _process_start(owner["pid"])
+            return start is not None and start == str(owner["started"])
         try:
             # Both times are the file system's, so that clocks need not agree.
             return now - self._file(key).stat().st_mtime < STALE_SECONDS

@@ -109,9 +109,7 @@ class Lines(Progress):
         left = self.seconds_left()
         rest = f", {clock(left)} left" if left and (self.waiting or self.running) else ""
         place = f"[{len(self.results)}/{self.total}]"
-        self.console.print(
-            f"{place} {result.spec.id}: {said(result)}{rest}", markup=False, highlight=False, soft_wrap=True
-        )
+        print(f"{place} {result.spec.id}: {said(result)}{rest}", file=self.stream, flush=True)
 
 
 class View(Progress):
