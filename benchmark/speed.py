@@ -1,12 +1,16 @@
-"""Speed of the metrics, each against a reference measured in the same run: `python benchmark/speed.py [--quick]`.
+"""Speed of metrics and learning, each against a reference measured in the same run.
+
+`python benchmark/speed.py [metrics|learning] [--quick]`, both sections when none is named.
 
 Both sides of a ratio are timed in turn, several times, and the ratio is that of the medians. Results go to
-`benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only.
+`benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one section keeps
+the other one as it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import statistics
@@ -14,30 +18,44 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+from plain_loop import PillowImages, plain_epoch, plain_logits, plain_step
 from sklearn.metrics import roc_auc_score
+from torch import nn
 
 import openauc
 from openauc._files import write_text
 from openauc.environment import environment, hardware_name
+from openauc.methods.base import Method
+from openauc.protocols import OpenSetData, get_protocol
+from openauc.training.augment import TrainTransform, resize
+from openauc.training.loop import build_method, limited, train
+from openauc.training.predict import agreement, lay_out, native_bfloat16, predict_logits
+from openauc.training.recipe import Recipe, recipe_for
 
 RESULTS = Path(__file__).parent / "results"
+BATCH = 128
 Triple = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: ``ratio`` is reference / ours where faster is better, else as the name says."""
+    """One comparison: ``ratio`` is reference / ours where faster is better, else as the name says.
+
+    A row without a target says where the time of another one goes.
+    """
 
     name: str
     ours: float
     reference: float
     ratio: float
-    target: str
-    met: bool
+    target: str = ""
+    met: bool | None = None
 
 
 def simulated(n_known: int, n_unknown: int, n_classes: int, dtype: type = np.float32, seed: int = 0) -> Triple:
@@ -183,45 +201,194 @@ def sweep_row(n: int, repeats: int) -> Row:
     return faster(name, ours, loop, 1000)
 
 
-def table(rows: list[Row], facts: dict[str, str]) -> str:
-    lines = [
-        "# Speed",
+def enlarged_digits(images: int) -> OpenSetData:
+    """The embedded digits as 32 x 32 images, so that nothing has to be downloaded."""
+    data = get_protocol("digits").load(0)
+    pixels = torch.from_numpy(data.train_images).permute(0, 3, 1, 2)
+    large = resize(pixels, 32).permute(0, 2, 3, 1).contiguous().numpy()
+    return limited(replace(data, read_train=lambda: data.train._replace(images=large)), images)
+
+
+def at_most(name: str, ours: float, reference: float, target: float) -> Row:
+    return Row(name, ours, reference, ours / reference, f"<= {target:g}", ours / reference <= target)
+
+
+def step_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
+    """Steps of OpenAUC against those of cross-entropy."""
+    x = torch.randn(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    y = torch.from_numpy(data.train_labels[:BATCH])
+
+    def step(name: str, **options: str) -> Callable[[], object]:
+        method = build_method(name, data, recipe, width=width, method_args=options).train()
+        lay_out(method, torch.channels_last)
+        optimizer = method.optimizer(recipe)
+        return lambda: method.train_batch(x, y, optimizer)
+
+    plain, head, block = in_turn(repeats, step("ce_plus"), step("openauc"), step("openauc", cut="block2"))
+    return [
+        at_most("step of OpenAUC, cut before the head, in steps of cross-entropy", head, plain, 1.05),
+        at_most("step of OpenAUC, cut before the last block, in steps of cross-entropy", block, plain, 1.5),
+    ]
+
+
+def loop_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
+    """Training on a CPU against a plain loop, as a whole and part by part."""
+    ours, plain = (build_method("ce_plus", data, recipe, width=width) for _ in range(2))
+    images = PillowImages(data.train_images, data.train_labels, recipe)
+    optimizer = plain.optimizer(recipe)
+    precision = "bf16" if native_bfloat16(torch.device("cpu")) else "fp32"
+    loop, *others = in_turn(
+        repeats,
+        lambda: train(ours, data, recipe, precision=precision),
+        *(lambda workers=workers: plain_epoch(plain, optimizer, images, BATCH, workers) for workers in (0, 2)),
+    )
+    name = f"training loop, {precision}, {len(images):,} images, against DataLoader, Pillow, fp32 and NCHW"
+    return [
+        faster(name, loop, min(others), 2.5),
+        *part_rows(ours, plain, recipe, repeats),
+        augmentation_row(images, recipe, 5 * repeats),
+    ]
+
+
+def part_rows(ours: Method, plain: Method, recipe: Recipe, repeats: int) -> list[Row]:
+    """One batch through the network, and through its convolutions alone, in fp32 on both sides."""
+    x = torch.randn(BATCH, 3, 32, 32)
+    y = torch.arange(BATCH) % ours.num_classes
+    sides = (ours, x.contiguous(memory_format=torch.channels_last)), (plain, x)
+
+    def step(method: Method, x: torch.Tensor) -> Callable[[], object]:
+        optimizer = method.train().optimizer(recipe)
+        return lambda: plain_step(method, optimizer, x, y)
+
+    steps = [step(*side) for side in sides]
+    alone = [convolving(*side) for side in sides]
+    last, first, last_alone, first_alone = in_turn(repeats, *steps, *alone)
+    return [
+        Row(f"- of it, a step on {BATCH} images, fp32, channels last against NCHW", last, first, first / last),
+        Row("- of that, the convolutions, forward and backward", last_alone, first_alone, first_alone / last_alone),
+    ]
+
+
+def convolving(method: Method, x: torch.Tensor) -> Callable[[], object]:
+    """A call that runs the convolutions of a method alone, on what a batch sends them, forward and backward."""
+    seen: list[tuple[nn.Conv2d, torch.Tensor, torch.Tensor]] = []
+
+    def see(layer: nn.Conv2d, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+        seen.append((layer, inputs[0].detach().requires_grad_(), torch.randn_like(output)))
+
+    hooks = [layer.register_forward_hook(see) for layer in method.modules() if isinstance(layer, nn.Conv2d)]
+    method.logits(x)
+    for hook in hooks:
+        hook.remove()
+    return lambda: [torch.autograd.grad(layer(h), (layer.weight, h), gradient) for layer, h, gradient in seen]
+
+
+def augmentation_row(images: PillowImages, recipe: Recipe, repeats: int) -> Row:
+    batch = images.images[:BATCH]
+    pixels = torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous()
+    transform = TrainTransform(recipe, pixels.shape[2])
+    generator = torch.Generator().manual_seed(0)
+    ours, pillow = in_turn(
+        repeats,
+        lambda: transform(pixels, generator),
+        lambda: torch.stack([images.transform(image) for image in batch]),
+    )
+    return faster(f"augmentation of {BATCH} images, against Pillow image by image", ours, pillow, 5)
+
+
+def predict_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
+    """Predictions of a slightly trained network, whose BatchNorms have statistics."""
+    method = build_method("ce_plus", data, recipe, width=width)
+    train(method, data, recipe)
+    plain = copy.deepcopy(method)
+    lay_out(plain, torch.contiguous_format)
+    images = data.train_images
+    ours, eager = in_turn(
+        repeats, lambda: predict_logits(method, images, recipe), lambda: plain_logits(plain, images, BATCH)
+    )
+    alike = agreement(predict_logits(method, images, recipe), plain_logits(plain, images, BATCH))
+    return [
+        faster(f"predict_logits, {len(images):,} images, against eager fp32 and NCHW", ours, eager, 1.5),
+        Row("share of equal arg max", alike, 1.0, alike, ">= 0.999", alike >= 0.999),
+    ]
+
+
+def learning_rows(quick: bool) -> list[Row]:
+    width, repeats = (8, 3) if quick else (64, 7)
+    data = enlarged_digits(2 * BATCH if quick else 5 * BATCH)
+    recipe = recipe_for("plus", "cifar10", epochs=1, batch_size=BATCH)
+    return [
+        *step_rows(data, recipe, width, repeats),
+        *loop_rows(data, recipe, width, repeats),
+        *predict_rows(data, recipe, width, repeats),
+    ]
+
+
+def metrics_rows(quick: bool) -> list[Row]:
+    if quick:
+        return [small_row(), *openauc_rows(200_000, 3), evaluate_row(5_000, 100), sweep_row(2_000, 1)]
+    return [
+        small_row(),
+        *openauc_rows(1_000_000, 9),
+        *openauc_rows(10_000_000, 5),
+        evaluate_row(100_000, 2000),
+        sweep_row(20_000, 5),
+    ]
+
+
+SECTIONS = {"metrics": metrics_rows, "learning": learning_rows}
+
+
+def section_table(name: str, section: dict[str, Any]) -> list[str]:
+    facts = ", ".join(f"{key} {value}" for key, value in section["environment"].items())
+    verdict = {True: "yes", False: "**no**", None: ""}
+    return [
+        f"## {name.capitalize()}",
         "",
-        f"Written by `benchmark/speed.py`: {', '.join(f'{key} {value}' for key, value in facts.items())}.",
-        "Seconds are medians; both sides of a ratio come from one run.",
+        f"{facts}.",
         "",
         "| what | ours | reference | ratio | target | met |",
         "|---|---:|---:|---:|---:|---|",
+        *(
+            f"| {r['name']} | {r['ours']:.4g} | {r['reference']:.4g} | {r['ratio']:.3g} | {r['target']} "
+            f"| {verdict[r['met']]} |"
+            for r in section["rows"]
+        ),
+        "",
     ]
-    lines += [
-        f"| {r.name} | {r.ours:.4g} | {r.reference:.4g} | {r.ratio:.3g} | {r.target} | {'yes' if r.met else '**no**'} |"
-        for r in rows
+
+
+def table(sections: dict[str, dict[str, Any]]) -> str:
+    lines = [
+        "# Speed",
+        "",
+        "Written by `benchmark/speed.py`. Seconds are medians; both sides of a ratio come from one run.",
+        "",
     ]
-    return "\n".join(lines) + "\n"
+    for name, section in sections.items():
+        lines += section_table(name, section)
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("section", nargs="?", choices=SECTIONS, help="measure this section only")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing written: to try the program")
-    quick = parser.parse_args().quick
-    rows: list[Row] = [small_row()]
-    if quick:
-        rows += [*openauc_rows(200_000, 3), evaluate_row(5_000, 100), sweep_row(2_000, 1)]
-    else:
-        rows += [
-            *openauc_rows(1_000_000, 9),
-            *openauc_rows(10_000_000, 5),
-            evaluate_row(100_000, 2000),
-            sweep_row(20_000, 5),
-        ]
+    options = parser.parse_args()
     facts = environment()
-    text = table(rows, facts)
-    print(text)
-    if not quick:
-        name = f"speed_{hardware_name()}_{time.strftime('%Y%m')}"
-        content = {"environment": facts, "rows": [asdict(row) for row in rows]}
-        write_text(RESULTS / f"{name}.json", json.dumps(content, indent=2) + "\n")
-        write_text(RESULTS / f"{name}.md", text)
+    chosen = [options.section] if options.section else list(SECTIONS)
+    measured = {
+        name: {"environment": facts, "rows": [asdict(row) for row in SECTIONS[name](options.quick)]} for name in chosen
+    }
+    print(table(measured))
+    if options.quick:
+        return
+    file = RESULTS / f"speed_{hardware_name()}_{time.strftime('%Y%m')}.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    everything = before | measured
+    sections = {name: everything[name] for name in SECTIONS if name in everything}
+    write_text(file, json.dumps(sections, indent=2) + "\n")
+    write_text(file.with_suffix(".md"), table(sections))
 
 
 if __name__ == "__main__":

@@ -145,6 +145,15 @@ def test_held_out_classes_have_a_table_of_their_own() -> None:
     assert grids[1].title.endswith("(held-out classes)")
 
 
+def test_a_mean_over_held_out_classes_stays_with_them() -> None:
+    trials = [
+        TrialResult(spec=TrialSpec.of(name, 0, "softmax", pseudo_unknown=2, validation=0.1), metrics={"openauc": 0.5})
+        for name in ("mnist", "cifar10")
+    ]
+    (grid,) = (block for block in layout([summarise(trials)]) if isinstance(block, Grid))
+    assert [heading.partition(" ")[0] for heading in grid.headings] == ["method", "mnist", "cifar10", "mean"]
+
+
 def test_details_of_a_row_are_level(summary: Summary) -> None:
     (grid,) = (block for block in layout([summary]) if isinstance(block, Grid))
     for _, entries in grid.rows:

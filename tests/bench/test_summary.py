@@ -81,7 +81,7 @@ def test_one_split_has_no_interval() -> None:
 
 
 def test_a_result_given_twice_counts_once_and_success_outweighs_failure() -> None:
-    cell = summarise([result(0.8), failed(spec()), result(0.8)]).cell("softmax", "mnist")
+    cell = summarise([result(0.8), result(0.8), failed(spec())]).cell("softmax", "mnist")
     assert (cell.n_trials, cell.failed) == (1, 0)
     retried = summarise([failed(spec()), result(0.8)]).cell("softmax", "mnist")
     assert (retried.n_trials, retried.failed) == (1, 0)
@@ -181,6 +181,17 @@ def test_options_that_all_trials_of_a_method_share_are_a_note() -> None:
     assert "arpl_cs: discriminator_width=8, generator_width=32." in summary.notes
 
 
+def test_what_all_methods_share_beside_the_budget_is_said_once() -> None:
+    recipe = recipe_for("plain", "mnist", epochs=12, momentum=0.5)
+    changed = {"recipe": recipe, "epochs": None}
+    options = {"lam": 0.1}
+    notes = summarise([result(0.9, **changed), result(0.9, "openauc", method_args=options, **changed)]).notes
+    assert "Trained with recipe plain, 12 epochs, width 16, 8,000 training images, momentum=0.5." in notes
+    assert "openauc: lam=0.1." in notes
+    other = result(0.9, "gcpl", weights="w.safetensors", **changed)
+    assert "gcpl: weights w.safetensors." in summarise([result(0.9, **changed), other]).notes
+
+
 def test_an_option_chosen_per_protocol_is_a_note() -> None:
     chosen = {"mnist": 0.1, "cifar10": 0.2}
     summary = summarise(result(0.9, "openauc", 0, name, method_args={"lam": lam}) for name, lam in chosen.items())
@@ -238,6 +249,14 @@ def test_held_out_classes_are_another_column_without_the_papers_value() -> None:
     cell = summary.cell("openauc", "mnist", held_out=2)
     assert (cell.mean, cell.paper) == (pytest.approx(0.75), None)
     assert summary.cell("openauc", "mnist").mean == 0.9
+
+
+def test_held_out_columns_follow_the_list_of_protocols_and_have_a_mean_of_their_own() -> None:
+    held_out = {"cifar+10": 1, "mnist": 2}
+    summary = summarise(result(0.8, protocol=name, pseudo_unknown=n) for name, n in held_out.items())
+    assert [c.label for c in summary.columns] == ["mnist (2 held-out classes)", "cifar+10 (1 held-out class)", "mean"]
+    tested = summarise([result(0.9), result(0.7, protocol="svhn"), result(0.1, protocol="mnist", pseudo_unknown=2)])
+    assert tested.cell("softmax", "mean").mean == pytest.approx(0.8)
 
 
 def test_the_papers_value_and_the_difference() -> None:

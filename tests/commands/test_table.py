@@ -86,6 +86,16 @@ def test_prints_a_table(store: Store) -> None:
     assert "n, trials per cell: 3" in text
 
 
+def test_a_terminal_gets_styles(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    text = run(store.root)
+    assert "\x1b[1m" in text
+    assert "\x1b[4m" in text
+    assert "n, trials per cell: 3" in text
+
+
 @pytest.mark.parametrize(
     ("format", "mark"), [("markdown", "| --- |"), ("latex", r"\toprule"), ("csv", "metric,variant")]
 )

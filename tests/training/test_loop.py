@@ -2,6 +2,8 @@
 
 import json
 import os
+import platform
+import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from openauc.models import make_backbone
 from openauc.models.base import Backbone
 from openauc.protocols import Protocol, get_protocol
 from openauc.training.checkpoint import Checkpoint
-from openauc.training.loop import TrainingInterrupted, build_method, epoch_batches, limited, train
+from openauc.training.loop import TrainingInterrupted, _memory_reused, build_method, epoch_batches, limited, train
 from openauc.training.predict import predict
 from openauc.training.recipe import recipe_for
 from openauc.training.schedule import learning_rate
@@ -347,6 +349,21 @@ def test_trackers_that_are_not_there(data, monkeypatch):
         train(build(data), data, RECIPE, trackers=["wandb"])
     with pytest.raises(ValueError, match="Did you mean 'tensorboard'"):
         train(build(data), data, RECIPE, trackers=["tensorbord"])
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_freed_memory_is_reused():
+    def new_pages():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(10_000_000)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    pages = 40_000_000 // resource.getpagesize()
+    with _memory_reused(enabled=True):
+        new_pages()
+        assert new_pages() < pages / 100
+    # Beyond the largest threshold of glibc, so that outside the system is asked each time, in huge pages or small.
+    assert new_pages() > 0
 
 
 def test_precisions_follow_each_other(data):

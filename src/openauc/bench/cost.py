@@ -128,7 +128,7 @@ def _counted(
     with FlopCounterMode(display=False) as counter:
         for phase in network.passes:
             network.train_batch(images, labels, optimizer, phase=phase)
-    return counter.get_total_flops() / COUNTED_IMAGES
+    return float(counter.get_total_flops()) / COUNTED_IMAGES
 
 
 def _built(

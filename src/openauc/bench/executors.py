@@ -7,6 +7,7 @@ goes wrong with a job is its outcome; only an interruption ends the whole, as ``
 
 from __future__ import annotations
 
+import logging
 import math
 import multiprocessing
 import os
@@ -15,11 +16,14 @@ import signal
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from itertools import islice
+from importlib import import_module
+from itertools import cycle, islice
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +49,7 @@ def in_process(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
         yield _attempt(work, job)
 
 
-def process_pool(workers: int, *, threads: int | None = None) -> Execute:
+def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> Execute:
     """Executor with ``workers`` processes on this machine, each of which does one job at a time.
 
     A worker that dies takes only its own job with it, which becomes a failed outcome, and is replaced. When the
@@ -57,31 +61,32 @@ def process_pool(workers: int, *, threads: int | None = None) -> Execute:
         Number of processes. A script that starts them needs ``if __name__ == "__main__":`` around what it does.
     threads
         Threads of each; by default the cores are divided among the workers.
+    gpus
+        GPUs of this machine, dealt out to the workers in turn, so that each sees one. With 0, all see what there is.
     """
-    _check_count("workers", workers)
-    threads = max(1, cores() // workers) if threads is None else threads
-    _check_count("threads", threads)
+    threads = max(1, cores() // max(1, workers)) if threads is None else threads
+    for name, value, least in (("workers", workers, 1), ("threads", threads, 1), ("gpus", gpus, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; expected a whole number, at least {least}.")
+    places = [{**_thread_limits(threads), **gpu} for gpu in _dealt_gpus(gpus, workers)]
 
     def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
         waiting = iter(jobs)
-        idle: list[_Worker] = []
-        busy: dict[Connection, _Worker] = {}
+        idle = [_Worker(work, place) for place in places]
+        busy: dict[Any, _Worker] = {}
         try:
             while True:
-                idle = [worker for worker in idle if worker.process.is_alive()]
-                for job in islice(waiting, workers - len(busy)):
-                    worker = idle.pop() if idle else _Worker(work, threads)
-                    busy[worker.connection] = worker
+                for job in islice(waiting, len(idle)):
+                    worker = idle.pop()
                     worker.begin(job)
+                    busy[worker.connection] = worker
                 if not busy:
                     return
                 for connection in wait(busy):
-                    worker = busy[connection]  # type: ignore[index]
-                    outcome = worker.receive()
-                    if outcome is None:
-                        continue
-                    idle.append(busy.pop(worker.connection))
-                    yield outcome
+                    outcome = busy[connection].receive()
+                    if outcome is not None:
+                        idle.append(busy.pop(connection))
+                        yield outcome
         finally:
             _stop([*idle, *busy.values()])
 
@@ -115,10 +120,7 @@ def ray_cluster(
     runtime_env
         What nodes lack and Ray is to bring there, for instance ``{"working_dir": "."}`` for methods of your own.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("running on a Ray cluster needs `pip install 'openauc[ray]'`.") from error
+    ray = _ray()
     _check_resources(cpus_per_trial, gpus_per_trial)
     settings = {
         "num_cpus": cpus_per_trial,
@@ -128,7 +130,9 @@ def ray_cluster(
     }
 
     def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        with _connected(address, runtime_env):
+        with _connected(address, runtime_env) as started:
+            if not _held_by_cluster(cpus_per_trial, gpus_per_trial):
+                _nothing_fits(cpus_per_trial, gpus_per_trial, can_grow=not started)
             task = ray.remote(_on_node).options(**settings)
             waiting = iter(jobs)
             running: dict[Any, Job] = {}
@@ -172,40 +176,52 @@ class _Word(Enum):
 
 
 class _Worker:
-    """A process of the pool, the job it has, and this side's end of the pipe to it."""
+    """A process of the pool, started when there is a first job for it and again when it has died."""
 
+    process: SpawnProcess
+    connection: Connection
+    ready: bool
     job: Job
     begun: float
 
-    def __init__(self, work: Work, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(work, other), daemon=True)
-        # In the environment before the process begins: libraries look when they are imported. Rich then draws no
-        # progress bars across ours.
-        with _environment({**_thread_limits(threads), "TTY_COMPATIBLE": "0"}):
-            self.process.start()
-        other.close()
-        self.ready = False
+    def __init__(self, work: Work, environment: Mapping[str, str]) -> None:
+        self.work = work
+        # Rich then draws no progress bars across those of this process.
+        self.environment = {**environment, "TTY_COMPATIBLE": "0"}
+        self.started = False
 
     def begin(self, job: Job) -> None:
+        if not (self.started and self.process.is_alive()):
+            self._start()
         self.job, self.begun = job, time.perf_counter()
-        # The pipe of a worker that died is broken; receive() says so.
-        with suppress(BrokenPipeError):
+        # The pipe to a process that died just now is broken; receive() tells.
+        with suppress(ConnectionError):
             self.connection.send(job)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(self.work, other), daemon=True)
+        # Set before it begins, because libraries look at their first import.
+        with _environment(self.environment):
+            self.process.start()
+        other.close()
+        self.started, self.ready = True, False
 
     def receive(self) -> Outcome | None:
         """Outcome of the job; None if the worker only said that it is ready."""
         try:
             said: Outcome | _Word = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            self.process.join()
+        except (EOFError, ConnectionError):
             if not self.ready:
                 raise RuntimeError(
                     "a worker process could not start; its own message is above. A script that runs trials in several "
                     'processes must do so below `if __name__ == "__main__":`.'
                 ) from None
-            return Outcome.failed(self.job, _death(self.process.exitcode), seconds=time.perf_counter() - self.begun)
+            self.process.join()
+            return Outcome.failed(
+                self.job, _death(self.process.exitcode or 0), seconds=time.perf_counter() - self.begun
+            )
         if said is _Word.INTERRUPTED:
             raise KeyboardInterrupt("a worker process was interrupted.")
         if said is _Word.READY:
@@ -240,23 +256,31 @@ def _end_with_parent() -> None:
 
 def _stop(workers: list[_Worker]) -> None:
     """Ask workers to end, which makes a training save its checkpoint, and after a while insist."""
-    for worker in workers:
-        worker.process.terminate()
+    processes = [worker.process for worker in workers if worker.started]
+    for process in processes:
+        process.terminate()
     deadline = time.monotonic() + GRACE_SECONDS
     try:
-        for worker in workers:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
     finally:
-        for worker in workers:
-            worker.process.kill()
-            worker.process.join()
-            worker.connection.close()
+        for process in processes:
+            process.kill()
+            process.join()
 
 
-def _death(code: int | None) -> str:
-    how = f"signal {-code}, {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-    hint = " Systems send it to a process when memory runs out." if code == -signal.SIGKILL else ""
+def _death(code: int) -> str:
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}, {signal.Signals(-code).name}"
+    hint = " Systems do this to a process when memory runs out." if code == -signal.SIGKILL else ""
     return f"the worker process died ({how}); other trials went on, and this one can be retried.{hint}"
+
+
+def _ray() -> Any:
+    """The package, which need not be there where types are checked."""
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise ImportError("running on a Ray cluster needs `pip install 'openauc[ray]'`.") from error
 
 
 def _on_node(work: Work, job: Job) -> Outcome:
@@ -279,8 +303,7 @@ def _for_node(job: Job, scratch: str | None) -> Job:
 
 
 def _fetched(reference: Any, job: Job) -> Outcome:
-    import ray
-
+    ray = _ray()
     try:
         outcome: Outcome = ray.get(reference)
     except ray.exceptions.RayError as error:
@@ -289,34 +312,40 @@ def _fetched(reference: Any, job: Job) -> Outcome:
 
 
 @contextmanager
-def _connected(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[None]:
-    """A connection to Ray, which ends with the block unless it was there before."""
-    import ray
-
+def _connected(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[bool]:
+    """A connection to Ray, which ends with the block unless it was there before; yields if a cluster was started."""
+    ray = _ray()
     if ray.is_initialized():
         if runtime_env is not None:
             raise ValueError("this process is connected to Ray already; pass runtime_env to that ray.init instead.")
-        yield
+        yield False
         return
-    # Ray reports the use of a cluster to its makers unless told not to; an existing cluster has decided for itself.
+    # Unless told not to, a cluster reports its use to Ray's makers; an existing one has been told by its owner.
     with _environment({"RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")}):
         ray.init(
             address or "local",
             runtime_env=runtime_env,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="warning",
+            logging_level=logging.WARNING,
         )
     try:
-        yield
+        yield address is None
     finally:
         ray.shutdown()
 
 
+def _nothing_fits(cpus: float, gpus: float, *, can_grow: bool) -> None:
+    wanted = f"{cpus:g} CPUs and {gpus:g} GPUs"
+    if can_grow:
+        warnings.warn(f"no node of the cluster has {wanted} for a trial; waiting for one to join.", stacklevel=2)
+    else:
+        raise ValueError(f"no trial fits on this machine: it does not have {wanted}. Ask for less, or name a cluster.")
+
+
 def _held_by_cluster(cpus: float, gpus: float) -> int:
     """How many jobs the nodes of the moment can hold."""
-    import ray
-
+    ray = _ray()
     return sum(_held_by_node(node["Resources"], cpus, gpus) for node in ray.nodes() if node["Alive"])
 
 
@@ -333,8 +362,7 @@ def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> i
 
 def _cancel(references: list[Any], grace: float) -> None:
     """End tasks as Ctrl-C would, and after a while in earnest."""
-    import ray
-
+    ray = _ray()
     if not references:
         return
     for reference in references:
@@ -347,6 +375,18 @@ def _cancel(references: list[Any], grace: float) -> None:
 def _thread_limits(threads: int) -> dict[str, str]:
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     return dict.fromkeys(names, str(threads))
+
+
+def _dealt_gpus(gpus: int, workers: int) -> list[dict[str, str]]:
+    """Environment in which each worker sees one GPU, of those this process may see.
+
+    >>> _dealt_gpus(2, workers=3)
+    [{'CUDA_VISIBLE_DEVICES': '0'}, {'CUDA_VISIBLE_DEVICES': '1'}, {'CUDA_VISIBLE_DEVICES': '0'}]
+    """
+    if gpus == 0:
+        return [{}] * workers
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")[:gpus]
+    return [{"CUDA_VISIBLE_DEVICES": name} for name in islice(cycle(visible), workers)]
 
 
 def _hidden_gpus(gpus: float) -> dict[str, str]:
@@ -367,11 +407,6 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _check_count(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name} is {value}; expected a whole number, at least 1.")
 
 
 def _check_resources(cpus: float, gpus: float) -> None:

@@ -116,8 +116,11 @@ def _legend(summary: Summary, best: str, second: str) -> Iterator[str]:
 def _grids(summary: Summary) -> Iterator[Grid]:
     metric = METRICS[summary.metric]
     title = f"{metric.label} × 100, {metric.better} is better"
+    # The mean is over test parts where there are any, else over held-out classes.
+    held_out_mean = all(column.held_out for column in summary.columns if column != MEAN)
+    in_second = [held_out_mean if column == MEAN else column.held_out > 0 for column in summary.columns]
     for held_out in (False, True):
-        places = [i for i, column in enumerate(summary.columns) if bool(column.held_out) == held_out]
+        places = [i for i, second in enumerate(in_second) if second == held_out]
         rows = [row for row in summary.rows if not all(row.cells[i].is_empty for i in places)]
         if not rows:
             continue

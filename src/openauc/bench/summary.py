@@ -41,7 +41,8 @@ class Column(NamedTuple):
     def label(self) -> str:
         """Heading of the column."""
         name = self.protocol if self.group is None else f"{self.protocol} {self.group}"
-        return f"{name} ({self.held_out} held-out classes)" if self.held_out else name
+        classes = "class" if self.held_out == 1 else "classes"
+        return f"{name} ({self.held_out} held-out {classes})" if self.held_out else name
 
 
 MEAN = Column("mean")
@@ -272,12 +273,10 @@ def _plain(value: Any) -> str:
 def _variants(trials: Sequence[_Trial]) -> dict[str, list[_Trial]]:
     """Trials by row, in the paper's order of methods; the label names what tells a row from others."""
     shown = _telling_settings(trials)
-    rows: dict[tuple[str, ...], list[_Trial]] = defaultdict(list)
+    rows: dict[str, list[_Trial]] = defaultdict(list)
     for trial in trials:
-        method = trial.spec.method
-        rows[(method, *(trial.settings.get(name, "") for name in shown[method]))].append(trial)
-    labelled = {_label(members[0], shown[key[0]]): members for key, members in rows.items()}
-    return dict(sorted(labelled.items(), key=lambda item: _row_order(item[1][0].spec.method, item[0])))
+        rows[_label(trial, shown[trial.spec.method])].append(trial)
+    return dict(sorted(rows.items(), key=lambda row: _row_order(row[1][0].spec.method, row[0])))
 
 
 def _telling_settings(trials: Sequence[_Trial]) -> dict[str, list[str]]:
@@ -334,12 +333,12 @@ def _columns(trials: Iterable[_Trial]) -> list[Column]:
     for trial in trials:
         groups[trial.scored_on] |= dict.fromkeys(trial.finished.groups if trial.finished else ())
     protocols = list(PROTOCOLS)
-    ordered = sorted(groups, key=lambda column: (column.held_out, protocols.index(column.protocol)))
+    ordered = sorted(groups, key=lambda c: (c.held_out > 0, protocols.index(c.protocol), c.held_out))
     return [column._replace(group=group) for column in ordered for group in (None, *groups[column])]
 
 
 def _averaged(columns: Sequence[Column]) -> list[Column]:
-    """Columns of the mean: all protocols on their test part; none where there are groups or fewer than two."""
+    """Columns of the mean: those of the test parts if there are any; none where there are groups or fewer than two."""
     tested = [column for column in columns if not column.held_out] or list(columns)
     return tested if len(tested) > 1 and all(column.group is None for column in tested) else []
 
@@ -526,14 +525,21 @@ def _span(numbers: Iterable[int]) -> str:
 def _training_notes(trials: Sequence[_Trial]) -> Iterable[str]:
     """Settings that no label shows: those of all rows once, then those of single methods."""
     shown = _telling_settings(trials)
-    hidden = [name for name in _BUDGET if not any(name in names for names in shown.values())]
-    if hidden:
-        yield f"Trained with {', '.join(_explained(trials, name) for name in hidden)}."
+    budget = [_explained(trials, name) for name in _BUDGET if not any(name in names for names in shown.values())]
+    options: dict[str, list[str]] = {method: [] for method in shown}
+    others: dict[str, list[str]] = {method: [] for method in shown}
     for method, names in shown.items():
         members = [trial for trial in trials if trial.spec.method == method]
-        own = [name for name in _names(members) if name not in _BUDGET and name not in names]
+        for name in _names(members):
+            if name not in _BUDGET and name not in names:
+                (options if name.startswith(_ARGUMENT) else others)[method].append(_explained(members, name))
+    everywhere = [text for text in next(iter(others.values())) if all(text in texts for texts in others.values())]
+    if budget or everywhere:
+        yield f"Trained with {', '.join(budget + everywhere)}."
+    for method in shown:
+        own = options[method] + [text for text in others[method] if text not in everywhere]
         if own:
-            yield f"{method}: {', '.join(_explained(members, name) for name in own)}."
+            yield f"{method}: {', '.join(own)}."
 
 
 def _explained(trials: Sequence[_Trial], name: str) -> str:

@@ -148,7 +148,6 @@ class OpenSetData:
         check_choice("group", group, self.split.groups)
         return np.flatnonzero((self.test_labels != UNKNOWN) | (self.test_group == group))
 
-
     def test_columns(self) -> dict[str, NDArray[np.str_]]:
         """Columns to keep beside the predictions of the test part: the group of each image, where there are groups."""
         return {"group": self.test_group} if self.split.groups else {}

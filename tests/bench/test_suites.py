@@ -1,0 +1,233 @@
+"""Every shipped benchmark, whatever its options, lists trials that can be run."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from openauc.bench.paper import METHODS
+from openauc.bench.suites import ablation, central, digits, load_suite, sensitivity, suite_names, table2, tuning
+from openauc.methods import make_method, method_names
+from openauc.methods.openauc import OpenAUC
+from openauc.models.backbones import make_backbone
+from openauc.training.recipe import RECIPES
+
+CASES = [
+    ("ablation", {"protocol": "digits"}),
+    ("ablation", {"protocol": "cifar10", "seeds": 2}),
+    ("central", {}),
+    ("cub", {"weights": "mine.safetensors"}),
+    ("digits", {"seeds": 3}),
+    ("inconsistency", {"budget": "paper"}),
+    ("inconsistency", {"budget": "cpu"}),
+    ("sensitivity", {"budget": "paper"}),
+    ("sensitivity", {"budget": "cpu"}),
+    ("sensitivity", {"budget": "digits"}),
+    ("table2", {"budget": "paper"}),
+    ("table2", {"budget": "cpu"}),
+    ("tuning", {}),
+]
+
+
+def test_every_suite_is_covered():
+    assert {name for name, _ in CASES} == set(suite_names())
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_methods_take_the_options_of_their_trials(name, options):
+    specs = load_suite(name).trials(**options)
+    variants = {(spec.method, spec.backbone, tuple(sorted(spec.method_args.items()))) for spec in specs}
+    for method, backbone, method_args in variants:
+        network = make_backbone("vgg32" if backbone == "resnet50" else backbone, width=4)
+        make_method(method, network, 4, rng=np.random.default_rng(0), method_args=dict(method_args))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_suite_says_what_it_is_and_keeps_its_order(name, options):
+    suite = load_suite(name)
+    assert suite.description.endswith(".")
+    assert set(options) <= set(suite.options)
+    assert [spec.id for spec in suite.trials(**options)] == [spec.id for spec in suite.trials(**options)]
+    assert suite.trials()
+
+
+def test_listing_does_not_import_torch():
+    code = (
+        "import sys\nfrom openauc.bench.suites import load_suite, suite_names\n"
+        "[load_suite(name).trials() for name in suite_names()]\nsys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- what each benchmark promises -----------------------------------------------------------------------
+
+
+def test_the_paper_has_all_methods():
+    assert sorted(METHODS) == method_names()
+
+
+def test_digits_is_every_method_on_every_split():
+    specs = load_suite("digits").trials(seeds=2)
+    assert {(s.method, s.split, s.seed) for s in specs} == {
+        (m, i, s) for m in METHODS for i in range(5) for s in (0, 1)
+    }
+    assert len({(s.width, s.recipe, s.train_images) for s in specs}) == 1
+
+
+def test_table2_has_every_method_as_published_and_all_with_one_recipe():
+    specs = table2.trials("paper")
+    for protocol in ("mnist", "svhn", "cifar10", "cifar+10", "cifar+50", "tinyimagenet"):
+        own = [spec for spec in specs if (spec.protocol, spec.split) == (protocol, 0)]
+        assert [spec.method for spec in own if spec.recipe.epochs == 100] == [
+            "softmax",
+            "gcpl",
+            "rpl",
+            "arpl",
+            "arpl_cs",
+        ]
+        plus = [spec.method for spec in own if spec.recipe.epochs == 600]
+        assert sorted(plus) == sorted(set(METHODS) - {"arpl"})
+    assert all(spec.width is None and spec.train_images is None for spec in specs)
+    assert RECIPES["plus"]["cifar10"] in [spec.recipe for spec in specs]
+
+
+def test_the_papers_openauc_does_not_follow_our_defaults():
+    ranking = [spec for spec in table2.trials("paper") if spec.method in ("openauc", "acc_auc")]
+    assert {tuple(spec.method_args.items()) for spec in ranking} == {(("preset", "paper"), ("lam", 0.1))}
+
+
+def test_the_cpu_budget_is_equal_for_all_methods():
+    specs = table2.trials("cpu")
+    assert len(specs) == 4 * 5 * 9
+    assert len({spec.training_id for spec in specs}) == 3 * 5 * 9
+    for protocol in table2.CPU_PROTOCOLS:
+        budgets = {(s.width, s.train_images, s.recipe) for s in specs if s.protocol == protocol}
+        assert len(budgets) == 1
+    lengths = {(s.recipe.epochs, s.recipe.batch_size, s.recipe.schedule, s.train_images) for s in specs}
+    assert len(lengths) == 1
+
+
+def test_figure_1_reuses_the_trainings_of_table_2():
+    for budget, count in (("paper", 3), ("cpu", 2)):
+        own = {spec.id for spec in load_suite("inconsistency").trials(budget=budget)}
+        assert len(own) == count
+        assert own <= {spec.id for spec in table2.trials(budget)}
+
+
+def test_tuning_never_opens_the_test_part():
+    specs = tuning.trials()
+    assert all(spec.pseudo_unknown > 0 and spec.validation > 0 for spec in specs)
+    assert {spec.method for spec in specs} == {"openauc", "acc_auc"}
+    # Chosen values are of use only if the network they were chosen for is the one of the table.
+    assert {spec.width for spec in specs} == {table2.CPU_WIDTH}
+
+
+def test_the_central_claim_gets_all_images_and_thirty_epochs():
+    specs = central.trials()
+    assert {spec.method for spec in specs} == {"ce_plus", "acc_auc", "openauc"}
+    assert {spec.split for spec in specs} == set(range(5))
+    assert all(spec.train_images is None and spec.recipe.epochs >= 30 and not spec.recipe.restarts for spec in specs)
+    assert len({spec.recipe for spec in specs}) == 1
+
+
+def test_sensitivity_walks_the_papers_lambdas():
+    for budget in sensitivity.PROTOCOLS:
+        specs = [spec for spec in sensitivity.trials(budget) if spec.split == 0]
+        for protocol in sensitivity.PROTOCOLS[budget]:
+            found = [spec.method_args["lam"] for spec in specs if spec.protocol == protocol]
+            assert found == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+
+
+def test_each_arm_of_the_ablation_changes_one_thing():
+    preset = {**OpenAUC.preset("paper"), "score": None}
+    for arm in ablation.ARMS[1:]:
+        ((option, value),) = arm.items()
+        assert preset[option] != value
+    assert ablation.ARMS[0] == {}
+    assert len(ablation.trials()) == 5 * (len(ablation.ARMS) + 2)
+
+
+def test_cub_starts_from_the_weights_it_is_given():
+    specs = load_suite("cub").trials(weights="mine.safetensors")
+    assert {spec.weights for spec in specs} == {"mine.safetensors"}
+    assert {spec.backbone for spec in specs} == {"resnet50"}
+
+
+# --- options and files ----------------------------------------------------------------------------------
+
+
+def test_options_are_checked_by_name_and_value():
+    with pytest.raises(ValueError, match=r"an option of benchmark 'table2' is 'budgte'.*Did you mean 'budget'"):
+        load_suite("table2").trials(budgte="cpu")
+    with pytest.raises(ValueError, match="budget is 'gpu'; expected one of 'paper', 'cpu'"):
+        load_suite("table2").trials(budget="gpu")
+    with pytest.raises(ValueError, match="budget is 'small'"):
+        load_suite("sensitivity").trials(budget="small")
+    with pytest.raises(ValueError, match="protocol is 'mnist'"):
+        load_suite("ablation").trials(protocol="mnist")
+    with pytest.raises(ValueError, match="budget is 'digits'"):
+        load_suite("inconsistency").trials(budget="digits")
+    with pytest.raises(ValueError, match=r"'digits' has no trials with \{'seeds': 0\}"):
+        load_suite("digits").trials(seeds=0)
+
+
+def test_a_wrong_name_is_refused():
+    with pytest.raises(ValueError, match=r"benchmark is 'tabel2'; expected one of .* Did you mean 'table2'"):
+        load_suite("tabel2")
+
+
+def test_a_file_of_ones_own(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        '"""My own."""\nfrom openauc.bench.trial import TrialSpec\n'
+        'def trials(count: int = 1):\n    return [TrialSpec.of("digits", i, "softmax") for i in range(count)]\n'
+    )
+    suite = load_suite(file)
+    assert (suite.name, suite.description, suite.options) == ("mine", "My own.", {"count": 1})
+    assert [spec.split for spec in suite.trials(count=3)] == [0, 1, 2]
+    assert load_suite(str(file)).trials() == suite.trials()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("x = 1\n", ValueError, r"has no function trials; define trials\(\)"),
+        ("trials = 3\n", ValueError, "has no function trials"),
+        ("import nothing_like_this\n", ValueError, "cannot be imported .*ModuleNotFoundError.*nothing_like_this"),
+        ("def trials(:\n", ValueError, "cannot be imported .*SyntaxError"),
+        ("def trials():\n    return ()\n", TypeError, "returned 'tuple'; return a list of TrialSpec"),
+        ("def trials():\n    return [1]\n", TypeError, "returned a list with 1; return a list of TrialSpec"),
+        ("def trials():\n    return []\n", ValueError, "has no trials with its defaults"),
+        (
+            "from openauc.bench.trial import TrialSpec\n"
+            "def trials():\n    return 2 * [TrialSpec.of('digits', 0, 'softmax')]\n",
+            ValueError,
+            "lists digits-0-softmax-s0-.* more than once",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(tmp_path, text, error, said):
+    file = tmp_path / "broken.py"
+    file.write_text(text)
+    with pytest.raises(error, match=said):
+        load_suite(file).trials()
+
+
+def test_a_missing_file_and_a_suite_without_options(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no file .*absent.py; pass a Python file, or one of ablation"):
+        load_suite(tmp_path / "absent.py")
+    file = tmp_path / "plain.py"
+    file.write_text("def trials():\n    return []\n")
+    with pytest.raises(ValueError, match="'plain' takes no options, so not 'seeds' either"):
+        load_suite(file).trials(seeds=2)
+
+
+def test_the_digits_budget_is_shared_with_other_benchmarks():
+    spec = digits.trial("openauc", 1, {"lam": 0.3}, seed=2)
+    assert (spec.width, spec.recipe.epochs, spec.seed, spec.method_args) == (
+        digits.WIDTH,
+        digits.EPOCHS,
+        2,
+        {"lam": 0.3},
+    )
