@@ -14,15 +14,13 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from writing import write_results
+
 from openauc import Evaluation, Predictions, evaluate
-from openauc._files import write_text
-from openauc.environment import environment, hardware_name
 from openauc.methods import method_names
 
-RESULTS = Path(__file__).parent / "results"
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
 MNIST_BUDGET = {"--width": 16, "--epochs": 12, "--recipe": "plus", "--seed": 0}
 DIGITS_ARGUMENTS = {"arpl_cs": ("--method-arg", "generator_width=32", "--method-arg", "discriminator_width=8")}
@@ -150,13 +148,7 @@ def digits(work: Path) -> None:
 
 
 def save(name: str, content: dict, title: str, lines: list[str], note: str) -> None:
-    facts = environment()
-    stem = f"{name}_{hardware_name()}_{time.strftime('%Y%m')}"
-    told = f"Written by `benchmark/learning.py`: {', '.join(f'{key} {value}' for key, value in facts.items())}."
-    text = "\n".join([f"# {title}", "", told, "", *lines, "", note]) + "\n"
-    write_text(RESULTS / f"{stem}.json", json.dumps({"environment": facts, **content}, indent=2) + "\n")
-    write_text(RESULTS / f"{stem}.md", text)
-    print(text)
+    write_results(name, content, "\n".join([f"# {title}", "", *lines, "", note]))
 
 
 def main() -> None:

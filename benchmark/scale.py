@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import ray
-from learning import save
+from writing import write_results
 
 from openauc.bench.executors import Execute, Work, in_process, ray_cluster
 from openauc.bench.rendering import render
@@ -159,7 +159,7 @@ def main() -> None:
         print("\n".join(lines))
     else:
         note = f"Ray {ray.__version__} with one node of {cores()} CPUs on the driver's machine, one CPU per trial."
-        save("scale", {"ray": ray.__version__, "rows": [asdict(row) for row in rows]}, "Scale", lines, note)
+        write_results("scale", {"rows": [asdict(row) for row in rows]}, "\n".join(["# Scale", "", *lines, "", note]))
 
 
 if __name__ == "__main__":

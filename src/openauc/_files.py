@@ -11,8 +11,11 @@ from typing import BinaryIO
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that takes its place at ``path`` when the block ends, and leaves no trace if it fails."""
+def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
+    """A binary file that takes its place at ``path`` when the block ends, and leaves no trace if it fails.
+
+    ``durable=False`` does not wait for the disk, for what can be written again after a power failure.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist; create it first.")
@@ -21,7 +24,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         # mkstemp is private to its owner; a result file follows the user's umask like any other.
         umask = os.umask(0)
         os.umask(umask)
@@ -32,7 +36,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True) -> None:
     """Write ``text`` as UTF-8, all or nothing."""
-    with atomic_write(path) as file:
+    with atomic_write(path, durable=durable) as file:
         file.write(text.encode())

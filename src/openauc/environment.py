@@ -10,7 +10,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "safetensors", "pyarrow", "pillow")
+_PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "safetensors", "pyarrow", "pillow", "ray")
 
 
 def environment() -> dict[str, str]:

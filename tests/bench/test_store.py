@@ -43,7 +43,8 @@ def test_the_result_is_written_last(tmp_path: Path) -> None:
 
 def test_a_file_of_another_trial_can_be_copied(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.plan([ONE, TWO])
+    store.open(TWO)
+    store.open(ONE)
     store.copy("model.safetensors", ONE, TWO)
     assert not (store.folder(TWO) / "model.safetensors").exists()
     (store.folder(ONE) / "model.safetensors").write_bytes(b"weights")
@@ -57,13 +58,28 @@ def test_a_file_is_not_a_store(tmp_path: Path) -> None:
         Store(tmp_path / "file")
 
 
-@pytest.mark.parametrize("name", [SPEC, RESULT])
-def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.plan([ONE])
-    (store.folder(ONE) / name).write_text("{")
-    with pytest.raises(ValueError, match=f"{name} is not JSON"):
-        store.planned() if name == SPEC else store.results()
+    store.save(TrialResult(spec=ONE))
+    for file, read in ((store.folder(ONE) / RESULT, store.results), (next(tmp_path.glob("plans/*")), store.planned)):
+        file.write_text("{")
+        with pytest.raises(ValueError, match=f"{file.name} is not JSON"):
+            read()
+
+
+def test_a_folder_says_what_it_is_for(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open(ONE)
+    assert TrialSpec.from_dict(json.loads((store.folder(ONE) / SPEC).read_text())) == ONE
+
+
+def test_the_plan_of_several_runs_is_their_union(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for specs in ([ONE], [TWO, ONE], [ONE, TWO], []):
+        store.plan(specs)
+    assert {spec.id for spec in store.planned()} == {ONE.id, TWO.id}
+    assert len(list(tmp_path.glob("plans/*"))) == 2
 
 
 def test_a_claim_excludes_others_until_released(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol as Interface
+
+import torch
 
 from openauc.bench.executors import Execute, in_process
 from openauc.bench.store import PREDICTIONS, Claims, Store
@@ -96,9 +98,13 @@ def run(
     finished = {result.spec.id for result in done}
     waiting = [spec for spec in wanted if spec.id not in finished]
     watch.planned(waiting, done)
-    with store.claims() as claims:
+    with ExitStack() as stack:
+        claims = stack.enter_context(store.claims())
         jobs = _jobs(store, waiting, claims, retry_failed=retry_failed, watch=watch)
-        for outcome in execute(partial(run_job, data_root=data_root), jobs):
+        outcomes = execute(partial(run_job, data_root=data_root), jobs)
+        # A generator ends before the claims do, so that nobody trains what is no longer claimed.
+        stack.callback(getattr(outcomes, "close", lambda: None))
+        for outcome in outcomes:
             key = outcome.job.specs[0].training_id
             # Whoever took over an owner that seemed dead has the right to the result.
             if claims.holds(key):
@@ -204,7 +210,8 @@ def _tested(
         n_unknown=evaluation.n_unknown,
         predictions=f"trials/{spec.id}/{PREDICTIONS}",
         seconds=training_seconds + time.perf_counter() - begin,
-        environment=environment(),
+        # Sums over a batch are split among threads, so that their number can change the last digits.
+        environment={**environment(), "threads": str(torch.get_num_threads())},
     )
 
 
@@ -243,6 +250,8 @@ def _jobs(
             claims.release(key)
             continue
         left.sort(key=lambda spec: not (store.folder(spec) / CHECKPOINT).is_file())
+        for spec in left:
+            store.open(spec)
         if key in trained and trained[key] != left[0]:
             for name in (WEIGHTS, LOG):
                 store.copy(name, trained[key], left[0])

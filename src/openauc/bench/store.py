@@ -1,12 +1,14 @@
 """Results on disk: one folder per trial, written atomically, shared by any number of runners.
 
-A trial's folder holds ``spec.json`` from the moment it is planned, ``log.jsonl`` and ``checkpoint.safetensors`` while
-it trains, then ``model.safetensors`` and ``predictions.parquet``; ``result.json`` comes last and makes it complete.
+A trial's folder holds ``spec.json``, ``log.jsonl`` and ``checkpoint.safetensors`` while it trains, then
+``model.safetensors`` and ``predictions.parquet``; ``result.json`` comes last and makes it complete. ``plans`` has the
+lists of trials the store was asked for.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -14,7 +16,7 @@ import socket
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -53,17 +55,24 @@ class Store:
         """Folder of one trial, which need not exist."""
         return self.trials / spec.id
 
-    def plan(self, specs: Iterable[TrialSpec]) -> None:
+    def plan(self, specs: Sequence[TrialSpec]) -> None:
         """Note what is going to be run, so that what is missing can be told later."""
-        for spec in specs:
-            file = self.folder(spec) / SPEC
-            if not file.exists():
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_text(file, json.dumps(spec.to_dict(), indent=1) + "\n")
+        digest = hashlib.sha256(" ".join(sorted(spec.id for spec in specs)).encode()).hexdigest()[:10]
+        file = self.root / "plans" / f"{digest}.json"
+        if specs and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, json.dumps([spec.to_dict() for spec in specs]) + "\n")
 
     def planned(self) -> list[TrialSpec]:
         """Every trial this store was ever asked for, by id."""
-        return [TrialSpec.from_dict(_read(file)) for file in sorted(self.trials.glob(f"*/{SPEC}"))]
+        plans = [TrialSpec.from_dict(values) for file in self.root.glob("plans/*.json") for values in _read(file)]
+        found = {spec.id: spec for spec in plans}
+        return [found[key] for key in sorted(found)]
+
+    def open(self, spec: TrialSpec) -> None:
+        """Make a trial's folder, and say in it what it is for."""
+        self.folder(spec).mkdir(parents=True, exist_ok=True)
+        write_text(self.folder(spec) / SPEC, json.dumps(spec.to_dict(), indent=1) + "\n", durable=False)
 
     def result(self, spec: TrialSpec) -> TrialResult | None:
         """What came of a trial; None while it is missing."""
@@ -231,9 +240,8 @@ def _running(pid: int) -> str | None:
     return "running"
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Any:
     try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file} is not JSON ({error}); delete its folder to run the trial again.") from error
-    return found
+        raise ValueError(f"{file} is not JSON ({error}); delete it, and what it held is run again.") from error

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from openauc._validation import check_fraction
@@ -153,7 +153,7 @@ class TrialResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready mapping; :meth:`from_dict` reads it back."""
-        return {**asdict(self), "spec": self.spec.to_dict()}
+        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "spec": self.spec.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrialResult:

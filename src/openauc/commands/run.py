@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ def run(
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; else one per GPU/core.")] = None,
     ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster started here.")] = False,
     ray_address: Annotated[str | None, typer.Option(help="Run on this Ray cluster, such as auto.")] = None,
-    cpus_per_trial: Annotated[float, typer.Option(help="Cores a trial reserves on Ray.")] = 1,
+    threads: Annotated[int, typer.Option(help="Threads of each trial, on Ray also its CPUs.")] = 1,
     gpus_per_trial: Annotated[float, typer.Option(help="GPUs a trial reserves on Ray; a fraction shares one.")] = 0,
     scratch: Annotated[Path | None, typer.Option(help="Folder that all Ray nodes see, for checkpoints.")] = None,
     only: Annotated[str | None, typer.Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
@@ -66,9 +65,9 @@ def run(
         _show_plan(specs, cost, out)
         return
     if ray or ray_address is not None:
-        execute = _ray(ray_address, cpus_per_trial, gpus_per_trial, scratch)
+        execute = _ray(ray_address, threads, gpus_per_trial, scratch)
     else:
-        execute = _local(jobs)
+        execute = _local(jobs, threads)
     try:
         with _terminable(), _watch(cost) as watch:
             results = run_all(
@@ -82,24 +81,30 @@ def run(
         raise typer.Exit(1)
 
 
-def _local(jobs: int | None) -> Execute:
-    """In this process for one job at a time, else a pool; on a CPU one thread each serves better than sharing."""
+def _local(jobs: int | None, threads: int) -> Execute:
+    """A pool of processes, or this one for one trial at a time."""
     import torch
 
     from openauc.bench.executors import in_process, process_pool
+    from openauc.environment import cores
 
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"--jobs is {jobs}; expected a number of trials to run at a time, at least 1.")
-    workers = jobs or torch.cuda.device_count() or len(os.sched_getaffinity(0))
-    return in_process if workers == 1 else process_pool(workers)
+    for option, value in (("--jobs", jobs), ("--threads", threads)):
+        if value is not None and value < 1:
+            raise ValueError(f"{option} is {value}; expected a whole number, at least 1.")
+    gpus = torch.cuda.device_count()
+    workers = jobs or gpus or max(1, cores() // threads)
+    if workers > 1:
+        return process_pool(workers, threads=threads, gpus=gpus)
+    torch.set_num_threads(threads)
+    return in_process
 
 
-def _ray(address: str | None, cpus: float, gpus: float, scratch: Path | None) -> Execute:
+def _ray(address: str | None, threads: int, gpus: float, scratch: Path | None) -> Execute:
     from openauc.bench.executors import ray_cluster
 
     return ray_cluster(
         address,
-        cpus_per_trial=cpus,
+        cpus_per_trial=threads,
         gpus_per_trial=gpus,
         scratch=None if scratch is None else str(scratch.resolve()),
     )
@@ -107,10 +112,8 @@ def _ray(address: str | None, cpus: float, gpus: float, scratch: Path | None) ->
 
 def _cost(specs: Sequence[TrialSpec]) -> dict[str, float]:
     """Floating-point operations of each trial, for the time left."""
-    try:
-        from openauc.bench.cost import training_flops
-    except ImportError:
-        return {spec.id: 1.0 for spec in specs}
+    from openauc.bench.cost import training_flops
+
     return {spec.id: training_flops(spec) for spec in specs}
 
 
