@@ -1,6 +1,7 @@
 """Operations counted by hand, shared trainings, and where seconds come from."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -122,3 +123,5 @@ def test_what_the_papers_table_costs():
     exaflops = float(rows["cifar10"][2].split()[0])
     assert 0.5 < exaflops < 2.5
     assert "one image of CIFAR10 costs OpenAUC 0.98 GFLOP" in text
+    guide = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
+    assert text.strip() in guide.read_text()
