@@ -101,9 +101,14 @@ def plain_step(method: Method, optimizer: Optimizer, x: Tensor, y: Tensor) -> fl
     return loss.item()
 
 
-def plain_epoch(method: Method, optimizer: Optimizer, images: PillowImages, batch_size: int, workers: int) -> None:
+def plain_epoch(method: Method, images: Pixels, labels: NDArray[np.int64], recipe: Recipe, workers: int) -> None:
     method.train()
-    for x, y in DataLoader(images, batch_size, shuffle=True, num_workers=workers):
+    optimizer = method.optimizer(recipe)
+    context = "fork" if workers else None  # starts at once, where a spawned worker imports torch first
+    dataset = PillowImages(images, labels, recipe)
+    for x, y in DataLoader(
+        dataset, recipe.batch_size, shuffle=True, num_workers=workers, multiprocessing_context=context
+    ):
         plain_step(method, optimizer, x, y)
 
 

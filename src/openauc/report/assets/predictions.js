@@ -1,0 +1,314 @@
+"use strict";
+// The report on predictions. Every number shown is looked up in the data, never computed from others, save sums of counts.
+
+const { models, stories, flipped } = data;
+const METRICS = { macro_f_score: "F-score", youden_index: "Youden's index", normalized_accuracy: "normalized accuracy" };
+const DASHES = { macro_f_score: null, youden_index: "7 3", normalized_accuracy: "2 3" };
+const slider = $("threshold");
+let active = 0;
+let position = models[0].start;
+const moving = {}; // chart -> function that moves its marks to the position
+
+const finite = (t) => (typeof t === "string" ? (t === "inf" ? Infinity : -Infinity) : t);
+const written = (t) => (typeof t === "string" ? `float("${t}")` : String(t));
+const readable = (t) => (typeof t === "string" ? (t === "inf" ? "∞" : "−∞") : String(Number(t.toPrecision(6))).replace("-", "−"));
+
+// --- curves of all models ----------------------------------------------------------------------------------
+
+function curves(id, key, xLabel, yLabel, describe) {
+  chart(id, (width) => {
+    const size = Math.min(width, 520);
+    const marks = [...gridlines];
+    if (key === "roc") marks.push(Plot.line([[0, 0], [1, 1]], { stroke: "var(--line)", strokeDasharray: "3 3" }));
+    models.forEach((model, i) => {
+      const { x, y } = model.curves[key];
+      if (key === "oscr") marks.push(Plot.areaY(model.band.x, { x: model.band.x, y1: model.band.low, y2: model.band.high, fill: color(i), fillOpacity: 0.16 }));
+      marks.push(Plot.line(x, { x, y, stroke: color(i), strokeWidth: i === active ? 2.4 : 1.7, strokeLinejoin: "round" }));
+    });
+    // Direct labels, one below the other where neither curve passes.
+    models.forEach((model, i) => marks.push(Plot.text([describe(model)], {
+      x: 0.985, y: 0.05 + 0.062 * (models.length - 1 - i), text: (d) => d, textAnchor: "end", fill: color(i), fontWeight: 600, fontSize: 13, stroke: "var(--paper)", strokeWidth: 4,
+    })));
+    const figure = Plot.plot({
+      width: size, height: Math.min(size, 460), marginLeft: 44, marginBottom: 40, style: STYLE,
+      ariaLabel: `${yLabel} against ${xLabel}`, ariaDescription: models.map((model) => describe(model)).join("; "),
+      x: { ...share, label: `${xLabel} (%)`, labelAnchor: "center", labelArrow: "none", line: false, tickSize: 0 },
+      y: { ...share, label: `${yLabel} (%)`, labelArrow: "none", tickSize: 0 },
+      marks,
+    });
+    const move = cursor(figure, color(active));
+    moving[id] = () => move(models[active].sweep[`${key}_x`][position], models[active].sweep[`${key}_y`][position]);
+    moving[id]();
+    return figure;
+  });
+}
+curves("oscr", "oscr", "unknown samples accepted", "known samples accepted and right", (m) => `${m.name} ${percent(m.openauc)}`);
+curves("roc", "roc", "known samples rejected", "unknown samples rejected", (m) => m.name);
+
+// --- panels of the chosen model ------------------------------------------------------------------------------
+
+chart("scores", (width) => {
+  const { edges, right, wrong, unknown } = models[active].histogram;
+  const bars = (heights, base, sign) => heights.map((h, i) => ({ x1: edges[i], x2: edges[i + 1], y1: sign * base[i], y2: sign * (base[i] + h) }));
+  const zero = right.map(() => 0);
+  const options = (fill) => ({ x1: "x1", x2: "x2", y1: "y1", y2: "y2", fill, insetLeft: 0.5, insetRight: 0.5 });
+  const top = Math.max(...right.map((h, i) => h + wrong[i])), bottom = Math.max(...unknown);
+  const label = (text, y, fill, dy, anchor = "end") => Plot.text([text], { x: anchor === "end" ? edges.at(-1) : edges[0], y, text: (d) => d, fill, dy, textAnchor: anchor, fontSize: 13, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 });
+  const figure = Plot.plot({
+    width, height: 330, marginLeft: 44, marginTop: 22, marginBottom: 40, style: STYLE,
+    ariaLabel: "Histogram of open-set scores", ariaDescription: "Known samples above the axis, unknown samples below it; a line marks the threshold.",
+    x: { label: flipped ? "open-set score, minus the confidence" : "open-set score", labelAnchor: "center", labelArrow: "none", tickSize: 0, domain: [edges[0], edges.at(-1)] },
+    y: { label: "share of its side (%)", labelArrow: "none", tickSize: 0, tickFormat: (v) => `${Math.abs(Math.round(1000 * v) / 10)}`, domain: [-1.12 * bottom, 1.12 * top], ticks: 6 },
+    marks: [
+      Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 6 }),
+      Plot.rect(bars(right, zero, 1), options("var(--right)")),
+      Plot.rect(bars(wrong, right, 1), options("var(--wrong)")),
+      Plot.rect(bars(unknown, zero, -1), options("var(--unknown)")),
+      Plot.ruleY([0], { stroke: "var(--soft)" }),
+      label("known, class right", 1.12 * top, "var(--right)", 8, "start"),
+      label("known, class wrong", 1.12 * top, "var(--wrong)", 26, "start"),
+      label("unknown", -1.12 * bottom, "var(--unknown)", -8),
+    ],
+  });
+  const move = cursor(figure, color(active));
+  const x = figure.scale("x");
+  const side = (text, anchor) => d3.select(figure).append("text").text(text).attr("y", 12).attr("text-anchor", anchor).attr("fill", "var(--soft)").attr("font-size", 12);
+  const accepted = side("← accepted", "end"), rejected = side("rejected →", "start");
+  moving.scores = () => {
+    const at = finite(models[active].sweep.threshold[position]);
+    move(at, null);
+    const left = x.apply(Math.min(Math.max(at, edges[0]), edges.at(-1)));
+    accepted.attr("x", left - 6).attr("visibility", left > 120 ? "visible" : "hidden");
+    rejected.attr("x", left + 6).attr("visibility", left < width - 90 ? "visible" : "hidden");
+  };
+  moving.scores();
+  return figure;
+});
+
+const drawFate = chart("fate", (width) => {
+  const { n_known, n_unknown, sweep } = models[active];
+  const [right, wrong, unknown] = [sweep.right[position], sweep.wrong[position], sweep.unknown[position]];
+  const parts = [
+    ["known", "accepted, right", right / n_known, "var(--right)"],
+    ["known", "accepted, wrong", wrong / n_known, "var(--wrong)"],
+    ["known", "rejected", (n_known - right - wrong) / n_known, "var(--line)"],
+    ["unknown", "accepted", unknown / n_unknown, "var(--unknown)"],
+    ["unknown", "rejected", (n_unknown - unknown) / n_unknown, "var(--line)"],
+  ].map(([side, fate, part, fill]) => ({ side, fate, part, fill }));
+  return Plot.plot({
+    width, height: 110, marginLeft: 64, marginBottom: 30, marginTop: 4, style: STYLE,
+    ariaLabel: "Accepted and rejected samples", ariaDescription: parts.map((p) => `${p.side} ${p.fate} ${percent(p.part)}`).join(", "),
+    x: { ...share, label: null, tickSize: 0, tickFormat: (v) => `${Math.round(100 * v)} %` },
+    y: { label: null, tickSize: 0, domain: ["known", "unknown"] },
+    marks: [Plot.barX(parts, Plot.stackX({ x: "part", y: "side", fill: "fill", order: null, insetRight: 1, title: (p) => `${p.side}, ${p.fate}: ${percent(p.part)}` }))],
+    color: { type: "identity" },
+  });
+});
+
+chart("figure1", (width) => {
+  const model = models[active];
+  const keys = Object.keys(METRICS);
+  const heights = keys.flatMap((key) => model.curves[key].y);
+  const figure = Plot.plot({
+    width, height: 340, marginLeft: 44, marginBottom: 40, marginRight: 12, style: STYLE,
+    ariaLabel: "Each metric against the share of unknown samples rejected",
+    ariaDescription: keys.map((key) => `${METRICS[key]} is best, ${percent(model.best[key][1])}, where ${percent(model.best[key][0])} of unknown samples are rejected`).join("; "),
+    x: { ...share, label: "unknown samples rejected (%)", labelAnchor: "center", labelArrow: "none", tickSize: 0 },
+    y: { ...share, domain: [Math.min(0, ...heights), 1], label: "metric at the threshold (%)", labelArrow: "none", tickSize: 0 },
+    marks: [
+      ...gridlines,
+      Plot.ruleY([model.openauc], { stroke: "var(--soft)", strokeDasharray: "1 4", strokeLinecap: "round", strokeWidth: 2 }),
+      ...keys.map((key) => Plot.line(model.curves[key].x, { x: model.curves[key].x, y: model.curves[key].y, stroke: color(active), strokeWidth: 2, strokeDasharray: DASHES[key] })),
+      Plot.dot(keys, { x: (key) => model.best[key][0], y: (key) => model.best[key][1], r: 6, stroke: color(active), strokeWidth: 2, fill: "var(--paper)" }),
+      ...labels(model, keys),
+    ],
+  });
+  const moves = keys.map(() => cursor(figure, color(active)));
+  moving.figure1 = () => keys.forEach((key, i) => moves[i](model.sweep.unknown_rejected[position], model.sweep[key][position]));
+  moving.figure1();
+  return figure;
+});
+
+// Names on the lines of Figure 1, each where its line is farthest from the others.
+function labels(model, keys) {
+  const heightAt = (key, x) => {
+    const { x: xs, y: ys } = model.curves[key];
+    const right = Math.min(Math.max(d3.bisectLeft(xs, x), 1), xs.length - 1);
+    const part = xs[right] > xs[right - 1] ? (x - xs[right - 1]) / (xs[right] - xs[right - 1]) : 0;
+    return ys[right - 1] + part * (ys[right] - ys[right - 1]);
+  };
+  const lines = [
+    { name: "OpenAUC", fill: "var(--soft)", height: () => model.openauc },
+    ...keys.map((key) => ({ name: METRICS[key], fill: color(active), height: (x) => heightAt(key, x) })),
+  ];
+  return lines.map((line) => {
+    const gap = (x) => d3.min(lines.filter((other) => other !== line), (other) => Math.abs(other.height(x) - line.height(x)));
+    const x = d3.greatest(d3.range(0.16, 0.86, 0.02), gap);
+    return Plot.text([line.name], { x, y: line.height(x), text: (d) => d, fill: line.fill, fontWeight: 600, fontSize: 12.5, stroke: "var(--paper)", strokeWidth: 5 });
+  });
+}
+
+stories.forEach((ofModel, i) => ofModel.forEach((changes, j) => chart(`story-${i}-${j}`, (width) => {
+  const rows = changes.map(([metric, before, after]) => ({ metric, before, after, moved: Math.abs(after - before) > 1e-9 }));
+  const figure = (row, value, anchor, dx) => Plot.text([row], { x: value, y: "metric", text: () => (100 * value).toFixed(1), dx, textAnchor: anchor, fill: "var(--ink)", fontSize: 12 });
+  return Plot.plot({
+    width, height: 26 + 44 * rows.length, marginLeft: 34, marginRight: 34, marginTop: 8, marginBottom: 24, style: STYLE,
+    ariaLabel: "Metrics before and after the exchange", ariaDescription: rows.map((r) => `${r.metric}: ${percent(r.before)} before, ${percent(r.after)} after`).join("; "),
+    x: { ...share, domain: [0, Math.max(1, d3.max(rows, (r) => Math.max(r.before, r.after)))], label: null, tickSize: 0, tickFormat: (v) => `${Math.round(100 * v)}` },
+    y: { axis: null, domain: rows.map((r) => r.metric) },
+    marks: [
+      Plot.gridX({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+      Plot.text(rows, { x: 0, y: "metric", text: "metric", textAnchor: "start", dx: -32, dy: -15, fill: "var(--soft)", fontSize: 12.5 }),
+      Plot.link(rows.filter((r) => r.moved), { x1: "before", x2: "after", y: "metric", stroke: color(i), strokeWidth: 2, markerEnd: "arrow" }),
+      Plot.dot(rows, { x: "before", y: "metric", r: 4.5, fill: (r) => (r.moved ? "var(--card)" : "var(--soft)"), stroke: (r) => (r.moved ? color(i) : "var(--soft)"), strokeWidth: 2 }),
+      ...rows.map((r) => figure(r, r.before, r.after < r.before ? "start" : "end", r.after < r.before ? 9 : -9)),
+      ...rows.filter((r) => r.moved).map((r) => figure(r, r.after, r.after < r.before ? "end" : "start", r.after < r.before ? -9 : 9)),
+    ],
+    color: { type: "identity" },
+  });
+})));
+
+// --- tables ----------------------------------------------------------------------------------------------------
+
+function cell(row, text, kind = "n") {
+  const td = row.insertCell();
+  td.className = kind;
+  td.textContent = text;
+  return td;
+}
+
+// A share as a bar and a number; returns a function that sets it.
+function bar(row) {
+  const td = cell(row, "");
+  const fill = document.createElement("i"), track = document.createElement("span"), number = document.createElement("span");
+  track.className = "bar";
+  track.append(fill);
+  td.append(track, number);
+  return (value) => {
+    fill.style.width = `${100 * value}%`;
+    number.textContent = percent(value);
+  };
+}
+
+const totals = (steps) => steps.map((row) => d3.cumsum(row));
+let tables = () => {};
+
+function fillTables() {
+  const { classes, origins } = models[active];
+  const some = classes.n_classes > classes.name.length ? `The ${classes.name.length} of ${classes.n_classes} known classes with the lowest accuracy. ` : "";
+  $("classes_note").textContent = `${some}At the threshold chosen above, of ${models[active].name}.`;
+  const body = $("classes").tBodies[0];
+  body.replaceChildren();
+  const [accepted, right, taken] = [classes.accepted, classes.right, classes.taken].map(totals);
+  const updates = classes.name.map((name, i) => {
+    const row = body.insertRow();
+    cell(row, name, "name");
+    cell(row, count(classes.size[i]));
+    cell(row, percent(classes.accuracy[i]));
+    const setAccepted = bar(row), setRight = bar(row), other = cell(row, "");
+    return () => {
+      setAccepted(accepted[i][position] / classes.size[i]);
+      setRight(right[i][position] / classes.size[i]);
+      other.textContent = count(taken[i][position]);
+    };
+  });
+  $("origins_part").hidden = !origins;
+  if (origins) {
+    const rows = $("origins").tBodies[0];
+    rows.replaceChildren();
+    const kept = totals(origins.accepted);
+    origins.name.forEach((name, i) => {
+      const row = rows.insertRow();
+      cell(row, name, "name");
+      cell(row, count(origins.size[i]));
+      const setRejected = bar(row);
+      cell(row, origins.taken_for[i].map(([known, part]) => `${known} ${percent(part, 0)}`).join(", "), "name");
+      updates.push(() => setRejected(1 - kept[i][position] / origins.size[i]));
+    });
+  }
+  tables = () => updates.forEach((update) => update());
+}
+
+function fillOthers() {
+  const table = $("others");
+  if (!table) return;
+  const body = table.tBodies[0];
+  body.replaceChildren();
+  const wanted = models[active].sweep.known_accepted[position];
+  models.forEach((model, i) => {
+    // Shares accepted rise along the slider: the first that is at least as large.
+    const at = i === active ? position : Math.min(d3.bisectLeft(model.sweep.known_accepted, wanted - 1e-9), model.sweep.threshold.length - 1);
+    const row = body.insertRow();
+    row.className = i === active ? "active" : "";
+    row.style.setProperty("--accent", color(i));
+    cell(row, model.name, "name");
+    for (const key of ["known_accepted", "unknown_rejected", "macro_f_score"]) cell(row, percent(model.sweep[key][at]));
+  });
+}
+
+// --- moving ------------------------------------------------------------------------------------------------------
+
+function rule(t) {
+  if (!flipped) return [`unknown when score > ${readable(t)}`, `labels = decide(y_pred, open_score, threshold=${written(t)})`];
+  const opposite = typeof t === "string" ? (t === "inf" ? "-inf" : "inf") : -t;
+  return [`unknown when confidence < ${readable(opposite)}`, `labels = decide(y_pred, -confidence, threshold=${written(t)})`];
+}
+
+function move() {
+  const { sweep, n_known, n_unknown, presets } = models[active];
+  const t = sweep.threshold[position];
+  for (const key of ["known_accepted", "unknown_rejected", ...Object.keys(METRICS)]) $(key).textContent = percent(sweep[key][position]);
+  const [right, wrong, unknown] = [sweep.right[position], sweep.wrong[position], sweep.unknown[position]];
+  $("right_accepted").textContent = count(right);
+  $("wrong_accepted").textContent = count(wrong);
+  $("known_rejected").textContent = count(n_known - right - wrong);
+  $("unknown_accepted").textContent = count(unknown);
+  $("unknown_rejected_count").textContent = count(n_unknown - unknown);
+  $("value").textContent = readable(t);
+  slider.value = position;
+  slider.setAttribute("aria-valuetext", `${readable(t)}: ${percent(sweep.known_accepted[position])} of known samples accepted, ${percent(sweep.unknown_rejected[position])} of unknown samples rejected`);
+  const [sentence, code] = rule(t);
+  $("rule").textContent = sentence;
+  $("code").textContent = `from openauc import decide\n\n${code}`;
+  for (const button of $("presets").children) button.setAttribute("aria-pressed", presets[button.dataset.key] === position);
+  for (const moveMarks of Object.values(moving)) moveMarks();
+  drawFate();
+  tables();
+  fillOthers();
+}
+
+function choose(index) {
+  active = index;
+  const model = models[index];
+  document.documentElement.style.setProperty("--accent", color(index));
+  slider.max = model.sweep.threshold.length - 1;
+  position = model.start;
+  $("presets").replaceChildren(...Object.entries(model.presets).map(([key, at]) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.dataset.key = key;
+    button.textContent = key;
+    button.addEventListener("click", () => { position = at; move(); });
+    return button;
+  }));
+  for (const part of document.querySelectorAll(".audit")) part.hidden = Number(part.dataset.model) !== index;
+  fillTables();
+  for (const draw of drawn.values()) draw();
+  move();
+}
+
+slider.addEventListener("input", () => { position = Number(slider.value); move(); });
+for (const radio of document.querySelectorAll("input[name=model]")) radio.addEventListener("change", () => choose(Number(radio.value)));
+$("copy").addEventListener("click", async () => {
+  const range = document.createRange();
+  range.selectNodeContents($("code"));
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
+  try {
+    await navigator.clipboard.writeText($("code").textContent);
+    $("copy").textContent = "Copied";
+  } catch {
+    $("copy").textContent = "Selected: press Ctrl+C"; // a page from disk may not be allowed to
+  }
+});
+choose(0);

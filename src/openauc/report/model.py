@@ -1,0 +1,273 @@
+"""Everything a page shows of one model, as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc._validation import UNKNOWN, Label
+from openauc.evaluation import Evaluation, evaluate
+from openauc.metrics._kernel import (
+    CORRECT,
+    UNKNOWN_KIND,
+    WRONG,
+    Ints,
+    Ranking,
+    Resampling,
+    Samples,
+    Scratch,
+    rank,
+    read_samples,
+    weighted_table,
+)
+from openauc.metrics.curve import Curve, Floats
+from openauc.metrics.decision import Coded, counts_over_thresholds, encode, sweep_of
+from openauc.metrics.operating import choose_threshold
+from openauc.predictions import Predictions
+from openauc.report.thinning import slider_columns, thin
+from openauc.uncertainty import seed_of
+
+LINES = ("macro_f_score", "youden_index", "normalized_accuracy")
+"""Metrics of Figure 1."""
+
+BINS = 60
+MOST_CLASSES = 40
+BAND_REPLICATES = 300
+BAND_POINTS = 101
+
+
+class ModelData(NamedTuple):
+    """The evaluation of a model, and what the scripts read of it."""
+
+    evaluation: Evaluation
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What classes are called.
+
+    Parameters
+    ----------
+    classes
+        Label -> name; a label without one is its own.
+    origin
+        (N,) class of each sample by its real name, unknown ones included; None if nobody knows.
+    """
+
+    classes: Mapping[str, str]
+    origin: NDArray[Any] | None = None
+
+    def of(self, label: Any) -> str:
+        """Name of a class."""
+        return self.classes.get(str(label), str(label))
+
+
+def model_data(
+    name: str,
+    predictions: Predictions,
+    *,
+    names: Names,
+    level: float = 0.95,
+    n_replicates: int = 2000,
+    seed: int = 0,
+    unknown_label: Label = UNKNOWN,
+) -> ModelData:
+    """All numbers of one model."""
+    samples = read_samples(*predictions, unknown_label=unknown_label)
+    evaluation = evaluate(*predictions, level=level, rng=seed, n_replicates=n_replicates, unknown_label=unknown_label)
+    ranking, coded = rank(samples), encode(samples)
+    presets = _presets(predictions, evaluation, unknown_label)
+    wanted = {key: int(np.searchsorted(ranking.threshold, threshold)) for key, threshold in presets.items()}
+    columns = slider_columns(ranking.table.known, ranking.table.unknown, list(wanted.values()))
+    positions = {key: int(np.searchsorted(columns, column)) for key, column in wanted.items()}
+    return ModelData(
+        evaluation,
+        {
+            "name": name,
+            "n_known": samples.n_known,
+            "n_unknown": samples.n_unknown,
+            "openauc": evaluation.openauc,
+            "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
+            "band": _band(ranking, level, seed),
+            "best": {key: _best(evaluation.curves[key]) for key in LINES},
+            "sweep": _sweep(ranking, coded, columns),
+            "presets": positions,
+            "start": next(iter(positions.values())),
+            "histogram": _histogram(samples),
+            "classes": _classes(ranking, coded, columns, names),
+            "origins": _origins(ranking, coded, columns, names),
+        },
+    )
+
+
+def _presets(predictions: Predictions, evaluation: Evaluation, unknown_label: Label) -> dict[str, float]:
+    """Thresholds worth a button; every one is a score of the test samples."""
+    found = {}
+    try:
+        point = choose_threshold(*predictions, target="known_acceptance", value=0.95, unknown_label=unknown_label)
+    except ValueError:  # too few known samples for the promise
+        pass
+    else:
+        found["accept 95 % of known"] = point.threshold
+    found["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
+    found["best F-score"] = evaluation.thresholds["macro_f_score"]
+    found["best Youden's index"] = evaluation.thresholds["youden_index"]
+    found["best normalized accuracy"] = evaluation.thresholds["normalized_accuracy"]
+    return found
+
+
+# --- curves ---------------------------------------------------------------------------------------------
+
+
+def _points(curve: Curve) -> dict[str, list[float]]:
+    kept = thin(curve.x, curve.y)
+    return {"x": _rounded(curve.x[kept]), "y": _rounded(curve.y[kept])}
+
+
+def _rounded(values: Floats) -> list[float]:
+    """Numbers that are drawn and not read: a hundredth of a pixel does."""
+    return np.round(values, 5).tolist()
+
+
+def _best(curve: Curve) -> list[float]:
+    column = len(curve) - 1 - int(np.argmax(curve.y[::-1]))  # the lowest threshold that reaches it, as ``best`` has it
+    return [float(curve.x[column]), float(curve.y[column])]
+
+
+def _band(ranking: Ranking, level: float, seed: int) -> dict[str, list[float]]:
+    """Pointwise percentile band of the OSCR curve, known and unknown samples resampled apart."""
+    grid = np.linspace(0.0, 1.0, BAND_POINTS)
+
+    def heights(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
+        table = weighted_table(ranking, weights, scratch)
+        return np.stack(
+            [
+                np.interp(grid, unknown / unknown[-1], correct / known[-1])
+                for known, correct, unknown in zip(table.known, table.correct, table.unknown, strict=True)
+            ]
+        )
+
+    stratum = (ranking.kind == UNKNOWN_KIND).astype(np.uint8)
+    replicates = Resampling(stratum, BAND_REPLICATES, seed_of(seed)).map(heights)
+    tail = 0.5 * (1.0 - level)
+    low, high = np.quantile(replicates, [tail, 1.0 - tail], axis=0)
+    return {"x": _rounded(grid), "low": _rounded(low), "high": _rounded(high)}
+
+
+# --- the slider -----------------------------------------------------------------------------------------
+
+
+def _sweep(ranking: Ranking, coded: Coded, columns: Ints) -> dict[str, list[Any]]:
+    """Counts and metrics at each position of the slider, not rounded: these are the numbers one reads."""
+    counts, sweep, table = counts_over_thresholds(ranking, coded), sweep_of(ranking, coded), ranking.table
+    at = {
+        "right": np.asarray(counts.correct),
+        "wrong": np.subtract(counts.accepted_known, counts.correct),
+        "unknown": np.asarray(counts.accepted_unknown),
+        "known_accepted": 1.0 - sweep.unknown_fpr,
+        "unknown_rejected": sweep.unknown_tpr,
+        "oscr_x": table.unknown / table.n_unknown,
+        "oscr_y": table.correct / table.n_known,
+        "roc_x": 1.0 - table.known / table.n_known,
+        "roc_y": 1.0 - table.unknown / table.n_unknown,
+        **{name: sweep.values[name] for name in LINES},
+    }
+    threshold = [t if math.isfinite(t) else str(t) for t in ranking.threshold[columns].tolist()]
+    return {"threshold": threshold, **{name: values[columns].tolist() for name, values in at.items()}}
+
+
+def _histogram(samples: Samples) -> dict[str, list[float]]:
+    """Share of the known (right and wrong) and of the unknown samples in each bin.
+
+    The outer bins hold everything beyond them: a few extreme scores would leave no room for the others.
+    """
+    finite = samples.score[np.isfinite(samples.score)].astype(np.float64)
+    low, high = np.quantile(finite, [0.001, 0.999]).tolist() if finite.size else (0.0, 0.0)
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, BINS + 1)
+    score = np.clip(samples.score, low, high)
+
+    def share(kind: int, of: int) -> list[float]:
+        return _rounded(np.histogram(score[samples.kind == kind], edges)[0] / of)
+
+    return {
+        "edges": edges.tolist(),
+        "right": share(CORRECT, samples.n_known),
+        "wrong": share(WRONG, samples.n_known),
+        "unknown": share(UNKNOWN_KIND, samples.n_unknown),
+    }
+
+
+# --- classes --------------------------------------------------------------------------------------------
+
+
+def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dict[str, Any]:
+    """Each known class: size, accuracy, and how many samples more are accepted from one position to the next.
+
+    Where there are many classes, those of the lowest accuracy.
+    """
+    kind, true, pred = ranking.kind, coded.true[ranking.order], coded.pred[ranking.order]
+    position = _first_position(ranking, columns)
+    right = kind == CORRECT
+    n_classes = len(coded.classes)
+    correct = np.bincount(true[right], minlength=n_classes)
+    accuracy = correct / np.maximum(coded.class_size, 1)
+    met = np.flatnonzero(coded.class_size)
+    shown = np.sort(met[np.argsort(accuracy[met], kind="stable")][:MOST_CLASSES])
+
+    def steps(labels: Ints, chosen: NDArray[np.bool_]) -> list[list[int]]:
+        return _steps(labels[chosen], position[chosen], n_classes, len(columns))[shown].tolist()
+
+    named = pred >= 0
+    return {
+        "n_classes": len(met),
+        "name": [names.of(label) for label in coded.classes[shown].tolist()],
+        "size": coded.class_size[shown].tolist(),
+        "accuracy": accuracy[shown].tolist(),
+        "accepted": steps(true, named & (kind != UNKNOWN_KIND)),
+        "right": steps(true, named & right),
+        "taken": steps(pred, named & (kind == UNKNOWN_KIND)),
+    }
+
+
+def _origins(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dict[str, Any] | None:
+    """Each class behind the unknown samples: size, what it is taken for, and acceptance along the slider."""
+    if names.origin is None:
+        return None
+    unknown = ranking.kind == UNKNOWN_KIND
+    found, label = np.unique(names.origin[ranking.order][unknown].astype(str), return_inverse=True)
+    pred, position = coded.pred[ranking.order][unknown], _first_position(ranking, columns)[unknown]
+    size = np.bincount(label, minlength=len(found))
+    shown = np.sort(np.argsort(-size, kind="stable")[:MOST_CLASSES])
+    named = pred >= 0
+    return {
+        "n_classes": len(found),
+        "name": [names.of(name) for name in found[shown].tolist()],
+        "size": size[shown].tolist(),
+        "accepted": _steps(label[named], position[named], len(found), len(columns))[shown].tolist(),
+        "taken_for": [_taken_for(pred[(label == i) & named], coded.classes, names, int(size[i])) for i in shown],
+    }
+
+
+def _taken_for(pred: Ints, classes: NDArray[Any], names: Names, size: int) -> list[tuple[str, float]]:
+    """The three known classes most often predicted, and how often."""
+    counts = np.bincount(pred, minlength=len(classes))
+    top = np.argsort(-counts, kind="stable")[:3]
+    return [(names.of(classes[i].item()), float(counts[i] / size)) for i in top if counts[i]]
+
+
+def _first_position(ranking: Ranking, columns: Ints) -> Ints:
+    """Position of the slider that first accepts each sample, in rank order."""
+    return np.asarray(np.searchsorted(columns, ranking.group))
+
+
+def _steps(label: Ints, position: Ints, n_labels: int, n_positions: int) -> Ints:
+    """(label, position) -> number of samples."""
+    return np.bincount(label * n_positions + position, minlength=n_labels * n_positions).reshape(n_labels, -1)

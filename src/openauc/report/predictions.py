@@ -1,0 +1,135 @@
+"""The report on predictions: which model is better, where it fails, which threshold to deploy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from numpy.typing import ArrayLike
+
+from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
+from openauc.audit import audit
+from openauc.environment import environment
+from openauc.evaluation import Evaluation
+from openauc.metrics.table import METRICS
+from openauc.predictions import Predictions
+from openauc.report import words
+from openauc.report.model import Names, model_data
+from openauc.report.page import render
+from openauc.uncertainty import Comparison, compare
+
+COMPARED = ("openauc", "auroc", "closed_set_accuracy")
+
+
+def predictions_report(
+    models: Mapping[str, Predictions],
+    *,
+    class_names: Mapping[str, str] | None = None,
+    origins: Mapping[str, ArrayLike] | None = None,
+    level: float = 0.95,
+    rng: int = 0,
+    n_replicates: int = 2000,
+    unknown_label: Label = UNKNOWN,
+    flipped: bool = False,
+    command: str = "",
+) -> str:
+    """A self-contained HTML page on the predictions of one or more models.
+
+    Parameters
+    ----------
+    models
+        Predictions by name of the model. Models on the same samples in the same order are also compared in pairs.
+    class_names
+        Label, as text, -> name of the class.
+    origins
+        Model -> (N,) real class of each sample, unknown ones included; tells which unknown class is taken for what.
+    level, rng, n_replicates, unknown_label
+        As for ``evaluate``.
+    flipped
+        The scores are confidences with their sign changed; the rule to copy is then given for the confidence.
+    command
+        How the page was made, shown at its end.
+
+    Examples
+    --------
+    >>> page = predictions_report({"mine": Predictions.of([0, 1, -1, -1], [0, 1, 0, 1], [1.0, 2.0, 3.0, 4.0])})
+    >>> page[:15], "mine reaches an OpenAUC of" in page
+    ('<!doctype html>', True)
+    """
+    if not models:
+        raise ValueError("there is nothing to report; pass the predictions of at least one model, by name.")
+    options: dict[str, Any] = {"level": level, "n_replicates": n_replicates, "unknown_label": unknown_label}
+    evaluations: dict[str, Evaluation] = {}
+    data, told = [], []
+    for name, predictions in models.items():
+        names = _names(name, predictions, class_names, origins)
+        evaluation, numbers = model_data(name, predictions, names=names, seed=rng, **options)
+        evaluations[name] = evaluation
+        data.append(numbers)
+        told.append(_told(name, predictions, evaluation, unknown_label))
+    comparison, obstacle = _compared(models, rng, options)
+    return render(
+        "predictions",
+        {"models": data, "stories": [model.changes for model in told], "flipped": flipped, "level": level},
+        headline=words.headline(evaluations, comparison),
+        models=told,
+        metrics=METRICS,
+        comparison=comparison,
+        obstacle=obstacle,
+        level=level,
+        environment=environment(),
+        command=command,
+    )
+
+
+class _Told(NamedTuple):
+    """What the template says of one model."""
+
+    name: str
+    evaluation: Evaluation
+    meaning: str
+    losses: str
+    stories: list[words.Story]
+    table1: tuple[Any, Any]
+
+    @property
+    def changes(self) -> list[Any]:
+        """What the stories draw."""
+        return [story.changes for story in self.stories]
+
+
+def _told(name: str, predictions: Predictions, evaluation: Evaluation, unknown_label: Label) -> _Told:
+    result = audit(*predictions, unknown_label=unknown_label)
+    return _Told(
+        name,
+        evaluation,
+        words.meaning(name, evaluation),
+        words.losses(evaluation),
+        words.stories(result),
+        words.table1(result),
+    )
+
+
+def _names(
+    model: str,
+    predictions: Predictions,
+    class_names: Mapping[str, str] | None,
+    origins: Mapping[str, ArrayLike] | None,
+) -> Names:
+    if origins is None or model not in origins:
+        return Names(class_names or {})
+    origin = as_vector(f"the origin of the samples of {model}", origins[model])
+    check_same_length(y_true=predictions.y_true, origin=origin)
+    return Names(class_names or {}, origin)
+
+
+def _compared(
+    models: Mapping[str, Predictions], rng: int, options: Mapping[str, Any]
+) -> tuple[Comparison | None, str]:
+    """All pairs of models, or why they cannot be compared."""
+    if len(models) < 2:
+        return None, ""
+    try:
+        return compare(*models.values(), names=list(models), metrics=COMPARED, rng=rng, **options), ""
+    except ValueError as error:  # other samples, or another order
+        return None, str(error)
