@@ -74,3 +74,12 @@ def test_permissions_follow_the_umask(tmp_path, umask):
 def test_text_is_utf8(tmp_path):
     write_text(tmp_path / "a.txt", "naïve 學\n")
     assert (tmp_path / "a.txt").read_bytes() == "naïve 學\n".encode()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_waiting_for_the_disk_is_a_choice(tmp_path, monkeypatch, durable) -> None:
+    waited = []
+    monkeypatch.setattr("openauc._files.os.fsync", waited.append)
+    write_text(tmp_path / "file", "text", durable=durable)
+    assert (tmp_path / "file").read_text() == "text"
+    assert len(waited) == durable

@@ -505,3 +505,15 @@ def test_failing_write_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatc
         Predictions.of([5], [5], [0.0]).save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
+def test_extra_columns_are_kept_and_do_not_disturb(tmp_path, suffix):
+    path = tmp_path / f"p{suffix}"
+    predictions = Predictions.of([0, 1, -1], [0, 1, 1], [0.5, 0.25, 2.0])
+    predictions.save(path, extra={"group": ["known", "known", "hard"]})
+    assert list(read_columns(path)["group"]) == ["known", "known", "hard"]
+    for column, loaded in zip(predictions, Predictions.load(path), strict=True):
+        np.testing.assert_array_equal(column, loaded)
+    with pytest.raises(ValueError, match="group has 2 entries"):
+        predictions.save(path, extra={"group": ["known", "known"]})
