@@ -22,7 +22,7 @@ from openauc import Evaluation, Predictions, evaluate
 from openauc.methods import method_names
 
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
-MNIST_BUDGET = {"--width": 16, "--epochs": 20, "--recipe": "plus", "--seed": 0}
+MNIST_BUDGET = {"--width": 32, "--epochs": 10, "--recipe": "plus", "--seed": 0}
 DIGITS_ARGUMENTS = {"arpl_cs": ("--method-arg", "generator_width=32", "--method-arg", "discriminator_width=8")}
 DIGITS_BUDGET = {"--width": 16, "--epochs": 30, "--recipe": "plain", "--seed": 0}
 

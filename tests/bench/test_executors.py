@@ -227,7 +227,7 @@ def test_pool_refuses_impossible_sizes(options: dict[str, int]) -> None:
 
 
 DRIVER = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from openauc.bench.executors import process_pool
 from openauc.bench.trial import Job, TrialSpec
@@ -237,6 +237,7 @@ def sleeps(job):
     time.sleep(600)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     jobs = [Job((TrialSpec.of("digits", 0, "softmax", seed=i),)) for i in range(2)]
     list(process_pool(2)(sleeps, jobs))
 """

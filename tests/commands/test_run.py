@@ -35,7 +35,9 @@ def benchmark(tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from openauc.cli import main; main()", "run", *map(str, arguments)]
+    # Where the tests run in the background, SIGINT is ignored.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom openauc.cli import main; main()"
+    return [sys.executable, "-c", code, "run", *map(str, arguments)]
 
 
 def openauc_run(*arguments: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":

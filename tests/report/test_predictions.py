@@ -1,0 +1,218 @@
+"""The report on predictions, in a real browser."""
+
+import json
+import re
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import openauc
+from openauc import Predictions
+from openauc.report import predictions_report
+
+from .conftest import Open, predictions
+
+EVIL = "<script>document.title='taken'</script>"
+
+
+def report(models: dict[str, Predictions], **options: Any) -> str:
+    return predictions_report(models, n_replicates=20, **options)
+
+
+def data_in(html: str) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', html, re.S)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found.group(1))
+    return data
+
+
+def test_opens_quietly_and_calls_nobody(two_models: dict[str, Predictions], open_page: Open) -> None:
+    opened = open_page(report(two_models))
+    assert "good is better than bad" in opened.text("h1")
+    assert opened.page.locator(".chart svg").count() >= 5
+    for width in (1280, 390):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        opened.page.wait_for_timeout(100)
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith("file:")] == []
+
+
+@pytest.mark.parametrize("position", [0, 40, 271])
+def test_the_slider_moves_the_numbers_of_the_api(position: int, open_page: Open) -> None:
+    triple = predictions()
+    html = report({"mine": triple})
+    threshold = float(data_in(html)["models"][0]["sweep"]["threshold"][position])
+    opened = open_page(html)
+    opened.move_to(position)
+    expected = {
+        "unknown_rejected": openauc.unknown_tpr(*triple, threshold=threshold),
+        "known_accepted": 1 - openauc.unknown_fpr(*triple, threshold=threshold),
+        "macro_f_score": openauc.open_set_f_score(*triple, threshold=threshold),
+        "youden_index": openauc.youden_index(*triple, threshold=threshold),
+        "normalized_accuracy": openauc.normalized_accuracy(*triple, threshold=threshold),
+    }
+    for name, value in expected.items():
+        assert opened.number(f"#{name}") == pytest.approx(100 * value, abs=0.0501)
+    matrix = openauc.confusion_matrix(*triple, threshold=threshold).matrix
+    assert opened.number("#right_accepted") == np.trace(matrix[:-1, :-1])
+    assert opened.number("#known_rejected") == matrix[:-1, -1].sum()
+    assert opened.number("#unknown_rejected_count") == matrix[-1, -1]
+    taken = opened.page.locator("#classes tbody tr td:nth-child(6)").all_inner_texts()
+    assert list(map(int, taken)) == matrix[-1, :-1].tolist()
+
+
+def test_the_rule_decides_as_the_page_says(open_page: Open) -> None:
+    triple = predictions()
+    opened = open_page(report({"mine": triple}))
+    opened.move_to(123)
+    scope = {"y_pred": triple.y_pred, "open_score": triple.open_score}
+    exec(opened.text("#code"), scope)
+    rejected = np.asarray(scope["labels"]) == -1
+    assert rejected[triple.y_true == -1].sum() == opened.number("#unknown_rejected_count")
+    assert rejected[triple.y_true != -1].sum() == opened.number("#known_rejected")
+
+
+def test_marks_move_with_the_slider_and_the_keyboard_works(open_page: Open) -> None:
+    opened = open_page(report({"mine": predictions()}))
+    slider = opened.page.locator("#threshold")
+
+    def marks() -> list[str]:
+        found = opened.page.evaluate(
+            "['oscr', 'roc', 'figure1'].map(id => document.querySelector(`#${id} svg > circle`).getAttribute('cx'))"
+            ".concat(document.querySelector('#scores svg > line').getAttribute('x1'))"
+        )
+        return list(found)
+
+    before, shown = marks(), opened.text("#known_accepted")
+    slider.focus()
+    for _ in range(30):
+        opened.page.keyboard.press("ArrowLeft")
+    assert all(old != new for old, new in zip(before, marks(), strict=True))
+    assert opened.text("#known_accepted") != shown
+    assert "of known samples accepted" in (slider.get_attribute("aria-valuetext") or "")
+    opened.page.keyboard.press("Home")
+    assert opened.text("#known_accepted") == "0.0\xa0%"
+    assert opened.text("#value") == "−∞"
+    assert opened.complaints == []
+
+
+def test_buttons_jump_and_say_where_one_is(open_page: Open) -> None:
+    opened = open_page(report({"mine": predictions()}))
+    button = opened.page.get_by_role("button", name="reject 95 % of unknown")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert opened.number("#unknown_rejected") >= 95
+
+
+def test_another_model_brings_its_own_numbers(two_models: dict[str, Predictions], open_page: Open) -> None:
+    html = report(two_models)
+    opened = open_page(html)
+    first = opened.text("#unknown_rejected")
+    opened.page.get_by_text("bad", exact=True).and_(opened.page.locator(".models span")).click()
+    model = data_in(html)["models"][1]
+    assert opened.number("#unknown_rejected") == pytest.approx(
+        100 * model["sweep"]["unknown_rejected"][model["start"]], abs=0.0501
+    )
+    assert opened.text("#unknown_rejected") != first
+    assert opened.page.locator(".audit:visible").get_attribute("data-model") == "1"
+    accepted = opened.page.locator("#others tbody tr td:nth-child(2)").all_inner_texts()
+    assert len(accepted) == 2
+    assert opened.complaints == []
+
+
+def test_dark_by_preference_and_by_button(open_page: Open) -> None:
+    opened = open_page(report({"mine": predictions()}), dark=True)
+    background = "getComputedStyle(document.body).backgroundColor"
+    line = "getComputedStyle(document.querySelector('#oscr path')).stroke"
+    dark = opened.page.evaluate(f"[{background}, {line}]")
+    opened.page.get_by_role("button", name="light and dark").click()
+    light = opened.page.evaluate(f"[{background}, {line}]")
+    assert dark[0] == "rgb(20, 22, 26)"
+    assert light[0] == "rgb(251, 250, 248)"
+    opened.page.emulate_media(media="print")
+    assert opened.page.locator("#threshold").is_hidden()
+
+
+def test_a_class_called_script_is_only_a_name(open_page: Open) -> None:
+    triple = predictions()
+    names = {str(i): f"{EVIL}{i}" for i in range(4)}
+    origin = np.where(triple.y_true == -1, f"</script>{EVIL}", triple.y_true.astype(str))
+    model = f"</script>{EVIL}"
+    opened = open_page(
+        report({model: triple, "b": predictions(1)}, class_names=names, origins={model: origin}, command=EVIL)
+    )
+    assert EVIL in opened.text("#classes tbody td")
+    assert EVIL in opened.text("#origins tbody td")
+    assert EVIL in (opened.page.locator("#oscr svg").text_content() or "")
+    assert opened.page.title() != "taken"
+    assert opened.complaints == []
+
+
+def test_every_chart_has_words(two_models: dict[str, Predictions], open_page: Open) -> None:
+    opened = open_page(report(two_models))
+    described = opened.page.locator(".chart:visible > svg").evaluate_all(
+        "all => all.map(svg => [svg.getAttribute('aria-label'), svg.getAttribute('aria-description')])"
+    )
+    assert len(described) >= 8
+    assert all(label and description for label, description in described)
+    unnamed = opened.page.evaluate(
+        "[...document.querySelectorAll('button, input, select')].filter(e => e.offsetParent && !e.labels?.length"
+        " && !e.textContent.trim() && !e.getAttribute('aria-label')).map(e => e.outerHTML)"
+    )
+    assert unnamed == []
+
+
+def test_confidences_have_their_own_rule(open_page: Open) -> None:
+    triple = predictions()
+    opened = open_page(report({"mine": triple}, flipped=True))
+    opened.move_to(100)
+    confidence = float(opened.text("#rule").partition("<")[2].replace("−", "-"))
+    assert (-triple.open_score[triple.y_true != -1] < confidence).sum() == opened.number("#known_rejected")
+    assert "-confidence" in opened.text("#code")
+
+
+def test_infinite_and_equal_scores_open(open_page: Open) -> None:
+    odd = Predictions.of([0, 1, 1, -1, -1], [0, 1, -1, 1, 0], [-np.inf, 0.5, 0.2, np.inf, 0.7])
+    equal = Predictions.of([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [2.0] * 5)
+    opened = open_page(report({"odd": odd, "equal": equal}))
+    opened.move_to(1)
+    assert opened.complaints == []
+
+
+@pytest.mark.slow
+def test_a_million_samples_open_within_three_seconds(open_page: Open) -> None:
+    html = predictions_report({"large": predictions(n=1_000_000)}, n_replicates=2)
+    assert len(html) < 1_500_000
+    start = time.perf_counter()
+    opened = open_page(html)
+    opened.page.wait_for_selector("#figure1 svg")
+    assert time.perf_counter() - start < 3
+    assert opened.complaints == []
+
+
+# --- without a browser ----------------------------------------------------------------------------------
+
+
+def test_models_on_other_samples_are_shown_apart() -> None:
+    html = report({"a": predictions(0), "b": predictions(1)})
+    assert "The models are not compared in pairs" in html
+    assert "Pair by pair" not in html
+
+
+def test_names_as_labels_and_a_label_of_ones_own() -> None:
+    triple = Predictions.of(["cat", "dog", "other", "dog"], ["cat", "cat", "dog", "dog"], [0.1, 0.4, 0.9, 0.2])
+    html = report({"mine": triple}, unknown_label="other")
+    assert data_in(html)["models"][0]["classes"]["name"] == ["cat", "dog"]
+
+
+def test_nothing_to_report() -> None:
+    with pytest.raises(ValueError, match="at least one model"):
+        predictions_report({})
+
+
+def test_an_origin_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="origin has 2 entries"):
+        report({"mine": predictions()}, origins={"mine": ["a", "b"]})

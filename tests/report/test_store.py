@@ -1,0 +1,195 @@
+"""The report on a store, in a real browser."""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openauc.bench.paper import METHODS
+from openauc.bench.store import Store
+from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.report import store_report, write_report
+
+from .conftest import Open
+
+EVIL = "ValueError: <script>document.title='taken'</script>\n\nTraceback\n  in <b>line</b>"
+
+
+def spec(method: str, split: int, protocol: str = "mnist", **more: Any) -> TrialSpec:
+    return TrialSpec.of(protocol, split, method, recipe="plain", epochs=30, width=4, **more)
+
+
+def keep(store: Store, trial: TrialSpec, value: float | None, *, log: bool = True, **more: Any) -> None:
+    store.plan([trial])
+    store.open(trial)
+    if log:
+        rows = [{"epoch": e, "loss": 1 / e, "known_accuracy": 1 - 1 / e, "seconds": 0.1} for e in range(1, 31)]
+        (store.folder(trial) / "log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    if value is None:
+        store.save(TrialResult(spec=trial, error=EVIL))
+        return
+    names = ("openauc", "auroc", "closed_set_accuracy")
+    store.save(
+        TrialResult(
+            spec=trial,
+            metrics=dict.fromkeys(names, value),
+            intervals=dict.fromkeys(names, (value - 0.01, value + 0.01)),
+            predictions=f"trials/{trial.id}/predictions.parquet",
+            seconds=1.5,
+            environment={"openauc": "0.1.0", "processor": "test & <co>"},
+            **more,
+        )
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store(tmp_path / "a store")
+    rng = np.random.default_rng(0)
+    for split in range(3):
+        keep(found, spec("softmax", split), 0.9 + 0.01 * rng.random())
+        for lam in (0.1, 1.0, 10.0):
+            keep(found, spec("openauc", split, method_args={"lam": lam}), 0.94 + 0.01 * rng.random())
+    keep(found, spec("rpl", 0), None, log=False)
+    found.plan([spec("gcpl", 0)])
+    return found
+
+
+def data_in(html: str) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', html, re.S)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found.group(1))
+    return data
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_opens_quietly_and_shows_everything(store: Store, open_page: Open, dark: bool) -> None:
+    opened = open_page(store_report(store), dark=dark)
+    assert "leads on mnist with OpenAUC 94" in opened.text("h1")
+    assert re.sub(r"\s+", " ", opened.text(".facts")) == "12 trials finished 1 trials failed 1 trials without a result"
+    assert "paper 99.4" in opened.text(".results")
+    assert opened.page.locator("#panel-0 circle").count() == 12
+    assert opened.page.locator("#sensitivity-0 circle").count() == 3
+    assert opened.page.locator("#history-0 path").count() >= 12
+    before = opened.page.locator("#history-0 svg").get_attribute("aria-label")
+    opened.page.locator("#quantity").select_option("known_accuracy")
+    assert opened.page.locator("#history-0 svg").get_attribute("aria-label") != before
+    opened.page.set_viewport_size({"width": 390, "height": 900})
+    opened.page.wait_for_timeout(100)
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert opened.page.title() != "taken"
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith("file:")] == []
+
+
+def test_dots_are_the_trials_and_means_the_cells(store: Store) -> None:
+    panel = data_in(store_report(store))["panels"][0]
+    by_row = {line["row"]: line for line in panel["lines"]}
+    values = [r.metrics["openauc"] for r in store.results() if r.spec.method == "softmax"]
+    assert sorted(dot["value"] for dot in by_row["softmax"]["trials"]) == sorted(values)
+    assert by_row["softmax"]["mean"] == pytest.approx(np.mean(values))
+    assert by_row["softmax"]["paper"] == 0.992
+    assert by_row["softmax"]["trials"][0]["interval"] == pytest.approx([values[0] - 0.01, values[0] + 0.01], abs=0.02)
+    assert by_row["rpl"]["mean"] is None
+
+
+def test_sensitivity_is_by_lambda(store: Store) -> None:
+    (series,) = data_in(store_report(store))["sensitivity"]
+    assert [point["lam"] for point in series["points"]] == [0.1, 1, 10]
+    for point in series["points"]:
+        found = [r.metrics["openauc"] for r in store.results() if r.spec.method_args.get("lam") == point["lam"]]
+        assert point["mean"] == pytest.approx(np.mean(found))
+
+
+def test_failures_and_how_cells_were_made_are_told(store: Store) -> None:
+    html = store_report(store)
+    assert "&lt;script&gt;document.title" in html
+    assert "in &lt;b&gt;line&lt;/b&gt;" in html
+    assert html.count("openauc train mnist -m openauc --split 1 --seed 0 --recipe plain --epochs 30 --width 4") == 3
+    assert "processor test &amp; &lt;co&gt;" in html
+
+
+def test_links_lead_from_the_page_to_the_predictions(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    write_report(store.root, folder / "report.html")
+    links = re.findall(r'<a href="([^"]*)"', (folder / "report.html").read_text())
+    assert len(links) == 12
+    assert links[0].startswith("../a%20store/trials/mnist-0-softmax")
+    assert list(folder.iterdir()) == [folder / "report.html"]
+
+
+def test_a_part_of_the_trials(store: Store) -> None:
+    data = data_in(store_report(store, specs=[spec("softmax", split) for split in range(2)]))
+    assert data["rows"] == ["softmax"]
+    assert len(data["panels"][0]["lines"][0]["trials"]) == 2
+
+
+def test_a_baseline_brings_p_values(store: Store) -> None:
+    assert "Δ +" in store_report(store, baseline="softmax")
+
+
+def test_groups_of_unknown_classes_have_panels_of_their_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    metrics = dict.fromkeys(("openauc", "auroc", "closed_set_accuracy"), 0.7)
+    keep(store, spec("openauc", 0, "cub"), 0.6, groups={"easy": metrics, "hard": metrics})
+    panels = data_in(store_report(store))["panels"]
+    assert [panel["title"] for panel in panels] == ["cub", "cub easy", "cub hard"]
+    assert panels[1]["lines"][0]["trials"][0] == {"value": 0.7, "interval": None, "split": 0, "seed": 0}
+
+
+def test_headlines(tmp_path: Path) -> None:
+    one = Store(tmp_path / "one")
+    one.plan([spec("softmax", 0)])
+    assert "No trial has finished yet." in store_report(one)
+    keep(one, spec("softmax", 0), 0.9)
+    assert "softmax reaches OpenAUC 90.0\xa0% on mnist." in store_report(one)
+    keep(one, spec("gcpl", 0), 0.9)
+    assert "leads on mnist with OpenAUC 90.0\xa0%." in store_report(one), "a tie has no second"
+    for protocol in ("cifar10", "svhn"):
+        keep(one, spec("softmax", 0, protocol), 0.8)
+        keep(one, spec("gcpl", 0, protocol), 0.7)
+    assert "softmax has the best OpenAUC in 2 of 3 columns." in store_report(one)
+
+
+def test_intervals_that_overlap_are_said_to(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for split, (a, b) in enumerate([(0.90, 0.91), (0.92, 0.93), (0.91, 0.92)]):
+        keep(store, spec("softmax", split), a)
+        keep(store, spec("gcpl", split), b)
+    assert "their intervals overlap" in store_report(store)
+
+
+def test_a_log_that_is_being_written_and_one_that_diverged(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    keep(store, spec("softmax", 0), 0.9)
+    log = store.folder(spec("softmax", 0)) / "log.jsonl"
+    rows = [{"epoch": e, "loss": float(e), "note": "text"} for e in range(1, 601)]
+    rows[1]["loss"] = float("nan")
+    log.write_text("\n".join(map(json.dumps, rows)) + '\n{"epoch": 601, "lo')
+    (history,) = data_in(store_report(store))["histories"]
+    assert list(history["curves"]) == ["loss"]
+    epochs = history["curves"]["loss"]["x"]
+    assert epochs[-1] == 600
+    assert len(epochs) <= 121
+    assert 2 not in epochs
+
+
+def test_an_empty_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no trials"):
+        store_report(Store(tmp_path))
+
+
+def test_forty_five_trials_take_less_than_three_seconds(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for method in METHODS:
+        for split in range(5):
+            keep(store, spec(method, split), 0.9)
+    start = time.process_time()
+    write_report(store, tmp_path / "report.html")
+    assert time.process_time() - start < 3
+    assert (tmp_path / "report.html").stat().st_size < 1_500_000
