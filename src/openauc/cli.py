@@ -1,4 +1,4 @@
-"""The command line: ``openauc evaluate | compare | audit | threshold | train | predict | run | table | list``."""
+"""The command line: ``openauc evaluate``, ``compare``, ``train``, ``run``, ``report`` and more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from openauc.commands import learning, run, scoring, table
+from openauc.commands import learning, report, run, scoring, table
 
 
 class _Commands(TyperGroup):
@@ -49,6 +49,7 @@ app.command("train")(learning.train)
 app.command("predict")(learning.predict)
 app.command("run")(run.run)
 app.command("table")(table.table)
+app.command("report")(report.report)
 app.command("list")(learning.list_)
 
 

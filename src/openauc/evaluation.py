@@ -129,19 +129,17 @@ class Evaluation:
             lines.append(f"{name:<{width}}  {value:.4f}{bounds}{at}")
         return "\n".join(lines)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the OSCR curve; needs matplotlib (``pip install 'openauc[plot]'``)."""
-        try:
-            from matplotlib import pyplot
-        except ImportError:
-            raise ImportError("plot() needs matplotlib: pip install 'openauc[plot]'.") from None
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draw the OSCR curve, named ``label``; needs matplotlib (``pip install 'openauc[plot]'``).
+
+        Calls with the same ``ax`` add up to one figure of several models.
+        """
         if "oscr" not in self.curves:
             raise ValueError("this evaluation holds no curves; read it from to_dict(curves=True), or evaluate again.")
-        axes: Axes = pyplot.subplots()[1] if ax is None else ax
         curve = self.curves["oscr"]
-        axes.plot(curve.x, curve.y, label=f"OpenAUC {self.values.get('openauc', curve.area()):.4f}")
-        axes.set(xlabel=curve.x_label, ylabel=curve.y_label, xlim=(0, 1), ylim=(0, 1))
-        axes.legend(loc="lower right")
+        value = f"OpenAUC {self.values.get('openauc', curve.area()):.4f}"
+        axes = curve.plot(ax, label=value if label is None else f"{label}, {value}")
+        axes.set(xlim=(0, 1), ylim=(0, 1))
         return axes
 
 

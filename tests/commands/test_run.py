@@ -36,7 +36,9 @@ def benchmark(tmp_path: Path) -> Path:
 
 def command(*arguments: object) -> list[str]:
     # Where the tests run in the background, SIGINT is ignored.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom openauc.cli import main; main()"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom openauc.cli import main; main()"
+    )
     return [sys.executable, "-c", code, "run", *map(str, arguments)]
 
 

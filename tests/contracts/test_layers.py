@@ -59,6 +59,8 @@ LAYERS = {
     "bench.runner": "T5.5",
     "bench.cost": "T6",
     "bench.suites": "N5.6",
+    "plotting": "N0",
+    "report": "N6.5",
     "": "N6",
     "commands": "top",
     "cli": "top",

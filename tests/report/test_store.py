@@ -70,7 +70,7 @@ def data_in(html: str) -> dict[str, Any]:
 def test_opens_quietly_and_shows_everything(store: Store, open_page: Open, dark: bool) -> None:
     opened = open_page(store_report(store), dark=dark)
     assert "leads on mnist with OpenAUC 94" in opened.text("h1")
-    assert re.sub(r"\s+", " ", opened.text(".facts")) == "12 trials finished 1 trials failed 1 trials without a result"
+    assert re.sub(r"\s+", " ", opened.text(".facts")) == "12 trials finished 1 trial failed 1 trial without a result"
     assert "paper 99.4" in opened.text(".results")
     assert opened.page.locator("#panel-0 circle").count() == 12
     assert opened.page.locator("#sensitivity-0 circle").count() == 3

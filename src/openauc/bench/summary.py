@@ -188,10 +188,10 @@ def summarise(
     """
     check_choice("metric", metric, METRICS)
     check_fraction("level", level, one=False)
-    trials = _trials(results, planned)
+    trials = scored_trials(results, planned)
     if not trials:
         raise ValueError("there is no result to summarise; run some trials first.")
-    variants = _variants(trials)
+    variants = variants_of(trials)
     if baseline is not None:
         baseline = _find_baseline(baseline, variants)
     columns = _columns(trials)
@@ -218,7 +218,7 @@ def summarise(
 # --- trials and what tells them apart -------------------------------------------------------------------
 
 
-class _Trial(NamedTuple):
+class Scored(NamedTuple):
     spec: TrialSpec
     result: TrialResult | None
     settings: Mapping[str, str]
@@ -229,15 +229,15 @@ class _Trial(NamedTuple):
         return self.result if self.result is not None and self.result.error is None else None
 
 
-def _trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) -> list[_Trial]:
-    found: dict[Any, _Trial] = {}
+def scored_trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) -> list[Scored]:
+    found: dict[Any, Scored] = {}
     candidates: list[tuple[TrialSpec, TrialResult | None]] = [(spec, None) for spec in planned]
     candidates += ((result.spec, result) for result in results)
     for spec, result in candidates:
         settings, scored_on = _settings(spec), Column(spec.protocol, spec.pseudo_unknown)
         key = (scored_on, spec.split, spec.method, spec.seed, *settings.items())
         if key not in found or not (found[key].finished and result is not None and result.error):
-            found[key] = _Trial(spec, result, settings, scored_on)
+            found[key] = Scored(spec, result, settings, scored_on)
     return list(found.values())
 
 
@@ -270,16 +270,16 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _variants(trials: Sequence[_Trial]) -> dict[str, list[_Trial]]:
+def variants_of(trials: Sequence[Scored]) -> dict[str, list[Scored]]:
     """Trials by row, in the paper's order of methods; the label names what tells a row from others."""
     shown = _telling_settings(trials)
-    rows: dict[str, list[_Trial]] = defaultdict(list)
+    rows: dict[str, list[Scored]] = defaultdict(list)
     for trial in trials:
         rows[_label(trial, shown[trial.spec.method])].append(trial)
     return dict(sorted(rows.items(), key=lambda row: _row_order(row[1][0].spec.method, row[0])))
 
 
-def _telling_settings(trials: Sequence[_Trial]) -> dict[str, list[str]]:
+def _telling_settings(trials: Sequence[Scored]) -> dict[str, list[str]]:
     """By method, the settings that differ among trials scored on the same data.
 
     Settings of the budget count when they differ between any two rows, others when they do within the method.
@@ -297,11 +297,11 @@ def _telling_settings(trials: Sequence[_Trial]) -> dict[str, list[str]]:
     return shown
 
 
-def _names(trials: Iterable[_Trial]) -> list[str]:
+def _names(trials: Iterable[Scored]) -> list[str]:
     return list(dict.fromkeys(name for trial in trials for name in trial.settings))
 
 
-def _label(trial: _Trial, shown: Iterable[str]) -> str:
+def _label(trial: Scored, shown: Iterable[str]) -> str:
     phrases = {name: trial.settings[name] for name in shown if name in trial.settings}
     options = ", ".join(phrase for name, phrase in phrases.items() if name.startswith(_ARGUMENT))
     others = ", ".join(phrase for name, phrase in phrases.items() if not name.startswith(_ARGUMENT))
@@ -315,7 +315,7 @@ def _row_order(method: str, label: str) -> tuple[Any, ...]:
     return place, method, [float(word) if i % 2 else word for i, word in enumerate(words)]
 
 
-def _find_baseline(name: str, variants: Mapping[str, Sequence[_Trial]]) -> str:
+def _find_baseline(name: str, variants: Mapping[str, Sequence[Scored]]) -> str:
     if name in variants:
         return name
     labels = [label for label, members in variants.items() if members[0].spec.method == name]
@@ -327,7 +327,7 @@ def _find_baseline(name: str, variants: Mapping[str, Sequence[_Trial]]) -> str:
 # --- columns and cells ----------------------------------------------------------------------------------
 
 
-def _columns(trials: Iterable[_Trial]) -> list[Column]:
+def _columns(trials: Iterable[Scored]) -> list[Column]:
     """Protocols in the order of ``PROTOCOLS``, each followed by its groups."""
     groups: dict[Column, dict[str, None]] = defaultdict(dict)
     for trial in trials:
@@ -349,7 +349,7 @@ Values = dict[tuple[int, int], float]
 
 def _column_cells(
     column: Column,
-    variants: Mapping[str, Sequence[_Trial]],
+    variants: Mapping[str, Sequence[Scored]],
     *,
     metric: str,
     baseline: str | None,
@@ -366,7 +366,7 @@ def _column_cells(
     return _ranked(cells, METRICS[metric].better, splits={label: {s for s, _ in values[label]} for label in variants})
 
 
-def _values(trials: Iterable[_Trial], group: str | None, metric: str) -> Values:
+def _values(trials: Iterable[Scored], group: str | None, metric: str) -> Values:
     values = {}
     for trial in trials:
         if (result := trial.finished) is None:
@@ -382,7 +382,7 @@ def _values(trials: Iterable[_Trial], group: str | None, metric: str) -> Values:
     return values
 
 
-def _cell(column: Column, trials: Sequence[_Trial], values: Values, *, metric: str, level: float) -> Cell:
+def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: str, level: float) -> Cell:
     if not trials:
         return Cell()
     counts = Cell(
@@ -485,7 +485,7 @@ def _mean_cell(cells: Sequence[Cell], splits: Sequence[int]) -> Cell:
 # --- notes ----------------------------------------------------------------------------------------------
 
 
-def _notes(trials: Sequence[_Trial], cells: Mapping[Column, Mapping[str, Cell]]) -> Iterable[str]:
+def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]]) -> Iterable[str]:
     filled = {
         column: [cell for cell in by_label.values() if cell.n_trials]
         for column, by_label in cells.items()
@@ -522,7 +522,7 @@ def _span(numbers: Iterable[int]) -> str:
     return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
 
-def _training_notes(trials: Sequence[_Trial]) -> Iterable[str]:
+def _training_notes(trials: Sequence[Scored]) -> Iterable[str]:
     """Settings that no label shows: those of all rows once, then those of single methods."""
     shown = _telling_settings(trials)
     budget = [_explained(trials, name) for name in _BUDGET if not any(name in names for names in shown.values())]
@@ -542,9 +542,9 @@ def _training_notes(trials: Sequence[_Trial]) -> Iterable[str]:
             yield f"{method}: {', '.join(own)}."
 
 
-def _explained(trials: Sequence[_Trial], name: str) -> str:
+def _explained(trials: Sequence[Scored], name: str) -> str:
     """The phrases of a setting, each with the recipes or protocols it belongs to where there are several."""
-    explanations: tuple[Callable[[_Trial], str], ...] = (
+    explanations: tuple[Callable[[Scored], str], ...] = (
         lambda trial: "",
         lambda trial: trial.settings["recipe"],
         lambda trial: trial.scored_on.label,
@@ -570,11 +570,11 @@ def _explained(trials: Sequence[_Trial], name: str) -> str:
 _MOST_ERRORS = 5
 
 
-def _trouble_notes(trials: Sequence[_Trial]) -> Iterable[str]:
+def _trouble_notes(trials: Sequence[Scored]) -> Iterable[str]:
     missing = sum(trial.result is None for trial in trials)
     if missing:
         yield f"Trials without a result: {missing:,} of {len(trials):,}."
-    errors: dict[str, list[_Trial]] = defaultdict(list)
+    errors: dict[str, list[Scored]] = defaultdict(list)
     for trial in trials:
         if trial.result is not None and trial.result.error is not None:
             errors[next(iter(trial.result.error.strip().splitlines()), "no message")].append(trial)
@@ -592,7 +592,7 @@ def _trouble_notes(trials: Sequence[_Trial]) -> Iterable[str]:
 _ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")
 
 
-def _environment_notes(trials: Iterable[_Trial]) -> Iterable[str]:
+def _environment_notes(trials: Iterable[Scored]) -> Iterable[str]:
     environments = [trial.finished.environment for trial in trials if trial.finished and trial.finished.environment]
     facts = []
     for key in _ENVIRONMENT:

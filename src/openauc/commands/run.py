@@ -16,6 +16,7 @@ from rich.table import Table
 
 from openauc._files import write_text
 from openauc.commands.learning import DataRoot, assignments, require_torch
+from openauc.commands.report import REPORT
 from openauc.commands.table import show
 
 if TYPE_CHECKING:
@@ -144,12 +145,16 @@ def _conclude(specs: Sequence[TrialSpec], results: Sequence[TrialResult], out: P
     """Print the table, keep it beside the results, and say what is not in it."""
     from openauc.bench.rendering import render
     from openauc.bench.summary import summarise
+    from openauc.report import write_report
 
     if results:
         summary = summarise(results, baseline=baseline, planned=specs)
         show([summary])
         write_text(out / TABLE, render(summary, format="markdown"))
-        typer.echo(f"{len(results)} results in {out}; table in {out / TABLE}, other forms with `openauc table {out}`.")
+        write_report(out, out / REPORT, specs=specs, baseline=baseline)
+        typer.echo(
+            f"{len(results)} results in {out}; look at {out / REPORT}, or `openauc table {out}` for other forms."
+        )
     failed = [result for result in results if result.error is not None]
     if failed:
         typer.echo(f"{len(failed)} trials failed; --retry-failed runs them again:", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -61,16 +62,19 @@ def evaluate(
     ] = False,
     replicates: Replicates = 2000,
     seed: Seed = 0,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
+    ] = None,
 ) -> None:
     """Every metric of one or more files of predictions, with interval, direction and threshold."""
     from openauc.evaluation import evaluate as evaluate_triple
     from openauc.metrics.table import standard_metrics
 
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
-    label = _label(unknown_label)
+    label = as_label(unknown_label)
     results: dict[str, dict[str, Any]] = {}
     for file in files:
-        predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
+        predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
         evaluation = evaluate_triple(
             *predictions, metrics=metrics, level=level, rng=seed, n_replicates=replicates, unknown_label=label
         )
@@ -86,6 +90,25 @@ def evaluate(
             if legacy:
                 _show_legacy(rows)
     _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
+    if report is not None:
+        from openauc._files import write_text
+        from openauc.report import predictions_report
+
+        models = {
+            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+            for name, file in zip(_short_names(files), files, strict=True)
+        }
+        page = predictions_report(
+            models,
+            level=level,
+            rng=seed,
+            n_replicates=replicates,
+            unknown_label=label,
+            flipped=lower_is_unknown,
+            command=shlex.join(["openauc", *sys.argv[1:]]),
+        )
+        write_text(report, page)
+        print(f"wrote {report}", file=sys.stderr)
 
 
 def compare(
@@ -111,14 +134,14 @@ def compare(
     names = _short_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
     comparison = compare_triples(
-        *(_load(file, label_column, pred_column, score_column, lower_is_unknown) for file in files),
+        *(load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files),
         names=names,
         metrics=metric or ("openauc", "auroc", "closed_set_accuracy"),
         baseline=by_path.get(baseline, baseline) if baseline is not None else None,
         level=level,
         rng=seed,
         n_replicates=replicates,
-        unknown_label=_label(unknown_label),
+        unknown_label=as_label(unknown_label),
     )
     if json_out != "-":
         _show_comparison(comparison)
@@ -138,8 +161,8 @@ def audit(
     """The paper's argument on your predictions: worse models that common metrics do not punish."""
     from openauc.audit import audit as audit_triple
 
-    predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
-    result = audit_triple(*predictions, threshold=threshold, unknown_label=_label(unknown_label))
+    predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+    result = audit_triple(*predictions, threshold=threshold, unknown_label=as_label(unknown_label))
     if json_out != "-":
         _show_audit(result)
     _write_json(json_out, result.to_dict())
@@ -177,14 +200,14 @@ def threshold(
     name, _, share = target.partition("=")
     if name not in TARGETS:
         raise ValueError(f"--target {target!r} is unknown; expected one of {', '.join(TARGETS)}.")
-    predictions = _load(file, label_column, pred_column, score_column, lower_is_unknown)
+    predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]
         value=_number("--target", target) if share else None,
         confidence=confidence,
         costs=Costs(**{c.partition("=")[0]: _number("--cost", c) for c in cost}) if cost else None,
-        unknown_label=_label(unknown_label),
+        unknown_label=as_label(unknown_label),
     )
     if json_out != "-":
         _show_point(point, flipped=lower_is_unknown)
@@ -194,7 +217,9 @@ def threshold(
 # --- reading options ------------------------------------------------------------------------------------
 
 
-def _load(file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool) -> Predictions:
+def load_file(
+    file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool
+) -> Predictions:
     from openauc.predictions import Predictions
 
     return Predictions.load(
@@ -206,7 +231,7 @@ def _load(file: Path, label_column: str, pred_column: str, score_column: str, lo
     )
 
 
-def _label(text: str) -> int | str:
+def as_label(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +49,12 @@ class Curve:
         width = np.where(inner, self.x[right] - np.where(inner, self.x[left], 0.0), 1.0)
         share = np.where(inner, query - np.where(inner, self.x[left], 0.0), 0.0) / width
         return np.asarray(self.y[left] + np.clip(share, 0.0, 1.0) * (self.y[right] - self.y[left]))
+
+    def plot(self, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+        """Draw the curve into ``ax``, or into new axes; needs matplotlib (``pip install 'openauc[plot]'``)."""
+        from openauc.plotting import draw_curve
+
+        return draw_curve(self.x, self.y, x_label=self.x_label, y_label=self.y_label, label=label, ax=ax)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -18,26 +18,23 @@ from openauc.metrics._kernel import (
     WRONG,
     Ints,
     Ranking,
-    Resampling,
+    RankTable,
     Samples,
-    Scratch,
     rank,
     read_samples,
-    weighted_table,
 )
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import Coded, counts_over_thresholds, encode, sweep_of
 from openauc.metrics.operating import choose_threshold
 from openauc.predictions import Predictions
 from openauc.report.thinning import slider_columns, thin
-from openauc.uncertainty import seed_of
 
 LINES = ("macro_f_score", "youden_index", "normalized_accuracy")
 """Metrics of Figure 1."""
 
 BINS = 60
 MOST_CLASSES = 40
-BAND_REPLICATES = 300
+BAND_REPLICATES = 1000
 BAND_POINTS = 101
 
 
@@ -83,7 +80,8 @@ def model_data(
     evaluation = evaluate(*predictions, level=level, rng=seed, n_replicates=n_replicates, unknown_label=unknown_label)
     ranking, coded = rank(samples), encode(samples)
     presets = _presets(predictions, evaluation, unknown_label)
-    wanted = {key: int(np.searchsorted(ranking.threshold, threshold)) for key, threshold in presets.items()}
+    # The column that decides alike: the largest threshold of the table up to the one wanted.
+    wanted = {key: int(np.searchsorted(ranking.threshold, t, side="right")) - 1 for key, t in presets.items()}
     columns = slider_columns(ranking.table.known, ranking.table.unknown, list(wanted.values()))
     positions = {key: int(np.searchsorted(columns, column)) for key, column in wanted.items()}
     return ModelData(
@@ -94,7 +92,7 @@ def model_data(
             "n_unknown": samples.n_unknown,
             "openauc": evaluation.openauc,
             "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
-            "band": _band(ranking, level, seed),
+            "band": _band(ranking.table, columns, level, seed),
             "best": {key: _best(evaluation.curves[key]) for key in LINES},
             "sweep": _sweep(ranking, coded, columns),
             "presets": positions,
@@ -107,7 +105,7 @@ def model_data(
 
 
 def _presets(predictions: Predictions, evaluation: Evaluation, unknown_label: Label) -> dict[str, float]:
-    """Thresholds worth a button; every one is a score of the test samples."""
+    """Thresholds worth a button, by what they do."""
     found = {}
     try:
         point = choose_threshold(*predictions, target="known_acceptance", value=0.95, unknown_label=unknown_label)
@@ -132,7 +130,7 @@ def _points(curve: Curve) -> dict[str, list[float]]:
 
 def _rounded(values: Floats) -> list[float]:
     """Numbers that are drawn and not read: a hundredth of a pixel does."""
-    return np.round(values, 5).tolist()
+    return [round(value, 5) for value in values.tolist()]
 
 
 def _best(curve: Curve) -> list[float]:
@@ -140,24 +138,31 @@ def _best(curve: Curve) -> list[float]:
     return [float(curve.x[column]), float(curve.y[column])]
 
 
-def _band(ranking: Ranking, level: float, seed: int) -> dict[str, list[float]]:
-    """Pointwise percentile band of the OSCR curve, known and unknown samples resampled apart."""
+def _band(table: RankTable, columns: Ints, level: float, seed: int) -> dict[str, list[float]]:
+    """Pointwise percentile band of the OSCR curve, known and unknown samples resampled apart.
+
+    Between two columns, numbers of resampled samples are multinomial: there is no need to draw the samples.
+    """
+    right, wrong, unknown = (
+        np.diff(counts[columns]) for counts in (table.correct, table.known - table.correct, table.unknown)
+    )
+    rng = np.random.default_rng(seed)
+    known_draws = _draw(rng, np.concatenate([right, wrong]))[:, : len(right)]
+    x, y = _running_share(_draw(rng, unknown), unknown.sum()), _running_share(known_draws, int(table.n_known))
     grid = np.linspace(0.0, 1.0, BAND_POINTS)
-
-    def heights(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
-        table = weighted_table(ranking, weights, scratch)
-        return np.stack(
-            [
-                np.interp(grid, unknown / unknown[-1], correct / known[-1])
-                for known, correct, unknown in zip(table.known, table.correct, table.unknown, strict=True)
-            ]
-        )
-
-    stratum = (ranking.kind == UNKNOWN_KIND).astype(np.uint8)
-    replicates = Resampling(stratum, BAND_REPLICATES, seed_of(seed)).map(heights)
+    heights = np.stack([np.interp(grid, *replicate) for replicate in zip(x, y, strict=True)])
     tail = 0.5 * (1.0 - level)
-    low, high = np.quantile(replicates, [tail, 1.0 - tail], axis=0)
+    low, high = np.quantile(heights, [tail, 1.0 - tail], axis=0)
     return {"x": _rounded(grid), "low": _rounded(low), "high": _rounded(high)}
+
+
+def _draw(rng: np.random.Generator, counts: Ints) -> Ints:
+    return rng.multinomial(counts.sum(), counts / counts.sum(), size=BAND_REPLICATES)
+
+
+def _running_share(counts: Ints, total: int) -> Floats:
+    """(R, T) -> (R, T + 1), from 0 upwards."""
+    return np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0))) / total
 
 
 # --- the slider -----------------------------------------------------------------------------------------
@@ -187,12 +192,16 @@ def _histogram(samples: Samples) -> dict[str, list[float]]:
 
     The outer bins hold everything beyond them: a few extreme scores would leave no room for the others.
     """
-    finite = samples.score[np.isfinite(samples.score)].astype(np.float64)
-    low, high = np.quantile(finite, [0.001, 0.999]).tolist() if finite.size else (0.0, 0.0)
-    if not low < high:
-        low, high = low - 0.5, high + 0.5
-    edges = np.linspace(low, high, BINS + 1)
-    score = np.clip(samples.score, low, high)
+    score = samples.score.astype(np.float64)
+    finite = score[np.isfinite(score)]
+    # A quantile between two scores could be beyond the largest number.
+    low, high = np.quantile(finite, [0.001, 0.999], method="nearest") if finite.size else np.zeros(2)
+    if low == high:
+        room = max(0.5, abs(low) / 1000)
+        low, high = np.clip([low - room, high + room], np.finfo(float).min, np.finfo(float).max)
+    part = np.linspace(0.0, 1.0, BINS + 1)
+    edges = (1.0 - part) * low + part * high  # the difference of the ends may overflow
+    score = np.clip(score, low, high)
 
     def share(kind: int, of: int) -> list[float]:
         return _rounded(np.histogram(score[samples.kind == kind], edges)[0] / of)
@@ -223,7 +232,7 @@ def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dic
     shown = np.sort(met[np.argsort(accuracy[met], kind="stable")][:MOST_CLASSES])
 
     def steps(labels: Ints, chosen: NDArray[np.bool_]) -> list[list[int]]:
-        return _steps(labels[chosen], position[chosen], n_classes, len(columns))[shown].tolist()
+        return list(_steps(labels[chosen], position[chosen], n_classes, len(columns))[shown].tolist())
 
     named = pred >= 0
     return {

@@ -13,20 +13,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 LIBRARIES = ("d3.min.js", "plot.umd.min.js")
-N_COLORS = 8
+N_COLORS = 12
 """Accent colours of the style sheet; further models and methods begin again."""
 
 
-def render(name: str, data: Mapping[str, Any], **context: Any) -> str:
-    """The page of template ``NAME.html`` and script ``NAME.js``.
+def render(template: str, data: Mapping[str, Any], /, **context: Any) -> str:
+    """The page of ``TEMPLATE.html`` and its script ``TEMPLATE.js``.
 
     ``data`` is what the script reads, any names inside being no more than names; ``context`` is what the template says.
     The page's policy allows the scripts named here, by their hash, and no request at all.
     """
-    scripts = [_asset(file) for file in (*LIBRARIES, "charts.js", f"{name}.js")]
+    scripts = [_asset(file) for file in (*LIBRARIES, "charts.js", f"{template}.js")]
     return (
         _environment()
-        .get_template(f"{name}.html")
+        .get_template(f"{template}.html")
         .render(
             data=data,
             scripts=[Markup(script) for script in scripts],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
 from openauc.audit import audit
 from openauc.environment import environment
 from openauc.evaluation import Evaluation
+from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.table import METRICS
 from openauc.predictions import Predictions
 from openauc.report import words
@@ -72,6 +74,7 @@ def predictions_report(
         "predictions",
         {"models": data, "stories": [model.changes for model in told], "flipped": flipped, "level": level},
         headline=words.headline(evaluations, comparison),
+        meaning=words.meaning(evaluations),
         models=told,
         metrics=METRICS,
         comparison=comparison,
@@ -87,7 +90,6 @@ class _Told(NamedTuple):
 
     name: str
     evaluation: Evaluation
-    meaning: str
     losses: str
     stories: list[words.Story]
     table1: tuple[Any, Any]
@@ -99,11 +101,12 @@ class _Told(NamedTuple):
 
 
 def _told(name: str, predictions: Predictions, evaluation: Evaluation, unknown_label: Label) -> _Told:
-    result = audit(*predictions, unknown_label=unknown_label)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScoreDirectionWarning)  # said once, by evaluate
+        result = audit(*predictions, unknown_label=unknown_label)
     return _Told(
         name,
         evaluation,
-        words.meaning(name, evaluation),
         words.losses(evaluation),
         words.stories(result),
         words.table1(result),
@@ -123,9 +126,7 @@ def _names(
     return Names(class_names or {}, origin)
 
 
-def _compared(
-    models: Mapping[str, Predictions], rng: int, options: Mapping[str, Any]
-) -> tuple[Comparison | None, str]:
+def _compared(models: Mapping[str, Predictions], rng: int, options: Mapping[str, Any]) -> tuple[Comparison | None, str]:
     """All pairs of models, or why they cannot be compared."""
     if len(models) < 2:
         return None, ""

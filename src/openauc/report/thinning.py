@@ -61,7 +61,7 @@ def _to_segment(x: Floats, y: Floats) -> Floats:
     dx, dy = x[-1] - x[0], y[-1] - y[0]
     along = (dx * (x - x[0]) + dy * (y - y[0])) / (dx * dx + dy * dy or 1.0)
     share = np.clip(along, 0.0, 1.0)
-    return np.hypot(x - x[0] - share * dx, y - y[0] - share * dy)
+    return np.asarray(np.hypot(x - x[0] - share * dx, y - y[0] - share * dy))
 
 
 def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: int = POSITIONS) -> Ints:

@@ -38,11 +38,12 @@ def _between(comparison: Comparison, one: str, other: str) -> Difference | None:
     return next(pairs, None)
 
 
-def meaning(name: str, evaluation: Evaluation) -> str:
-    """What the value says of pairs of samples."""
-    count = round(100 * evaluation.openauc)
+def meaning(evaluations: Mapping[str, Evaluation]) -> str:
+    """What the value of the best model says of pairs of samples."""
+    best = max(evaluations, key=lambda name: evaluations[name].openauc)
+    count = round(100 * evaluations[best].openauc)
     return (
-        f"Show {name} a known and an unknown sample. In {count} of 100 such pairs it names the class of the known one "
+        f"Show {best} a known and an unknown sample. In {count} of 100 such pairs it names the class of the known one "
         "and finds the unknown one more unknown."
     )
 

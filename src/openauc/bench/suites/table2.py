@@ -89,7 +89,8 @@ def cpu_trial(
     runs on held-out classes of CIFAR10, each other choice cost cross-entropy about ten points of OpenAUC: RandAugment,
     which underfits at this length; steps of the rate; and images in [0, 1], of which input dropout blackens channels.
     Half the resolution buys twice the width and more passes: 64 % accuracy on five classes after 117 s of one core,
-    where 32 pixels and width 8 reached 58 % after 97 s. As in the public "+" code, ARPL+CS then sees real and generated images in different ranges.
+    where 32 pixels and width 8 reached 58 % after 97 s. As in the public "+" code, ARPL+CS then sees real and generated
+    images in different ranges.
     """
     return TrialSpec.of(
         protocol,

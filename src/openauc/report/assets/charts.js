@@ -3,8 +3,10 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const color = (index) => `var(--m${index % 8})`;
+const colors = Number(document.documentElement.dataset.colors);
+const color = (index) => `var(--m${index % colors})`;
 const percent = (value, digits = 1) => `${(100 * value).toFixed(digits).replace(/^-(?=0(\.0+)?$)/, "").replace("-", "−")}\u00a0%`;
+const short = (label, most) => (label.length > most ? `${label.slice(0, most - 1)}…` : label);
 const count = (value) => value.toLocaleString("en-US");
 
 const theme = $("theme");

@@ -11,11 +11,13 @@ const moving = {}; // chart -> function that moves its marks to the position
 
 const finite = (t) => (typeof t === "string" ? (t === "inf" ? Infinity : -Infinity) : t);
 const written = (t) => (typeof t === "string" ? `float("${t}")` : String(t));
+const exact = (t) => (typeof t === "string" ? readable(t) : String(t).replace("-", "−"));
 const readable = (t) => (typeof t === "string" ? (t === "inf" ? "∞" : "−∞") : String(Number(t.toPrecision(6))).replace("-", "−"));
 
 // --- curves of all models ----------------------------------------------------------------------------------
 
-function curves(id, key, xLabel, yLabel, describe) {
+function curves(id, key, xLabel, yLabel, value) {
+  const describe = (model) => `${model.name}${value(model)}`;
   chart(id, (width) => {
     const size = Math.min(width, 520);
     const marks = [...gridlines];
@@ -26,12 +28,13 @@ function curves(id, key, xLabel, yLabel, describe) {
       marks.push(Plot.line(x, { x, y, stroke: color(i), strokeWidth: i === active ? 2.4 : 1.7, strokeLinejoin: "round" }));
     });
     // Direct labels, one below the other where neither curve passes.
-    models.forEach((model, i) => marks.push(Plot.text([describe(model)], {
+    const letters = Math.floor((0.8 * size) / 7.5);
+    models.forEach((model, i) => marks.push(Plot.text([`${short(model.name, letters)}${value(model)}`], {
       x: 0.985, y: 0.05 + 0.062 * (models.length - 1 - i), text: (d) => d, textAnchor: "end", fill: color(i), fontWeight: 600, fontSize: 13, stroke: "var(--paper)", strokeWidth: 4,
     })));
     const figure = Plot.plot({
       width: size, height: Math.min(size, 460), marginLeft: 44, marginBottom: 40, style: STYLE,
-      ariaLabel: `${yLabel} against ${xLabel}`, ariaDescription: models.map((model) => describe(model)).join("; "),
+      ariaLabel: `${yLabel} against ${xLabel}`, ariaDescription: models.map(describe).join("; "),
       x: { ...share, label: `${xLabel} (%)`, labelAnchor: "center", labelArrow: "none", line: false, tickSize: 0 },
       y: { ...share, label: `${yLabel} (%)`, labelArrow: "none", tickSize: 0 },
       marks,
@@ -42,8 +45,8 @@ function curves(id, key, xLabel, yLabel, describe) {
     return figure;
   });
 }
-curves("oscr", "oscr", "unknown samples accepted", "known samples accepted and right", (m) => `${m.name} ${percent(m.openauc)}`);
-curves("roc", "roc", "known samples rejected", "unknown samples rejected", (m) => m.name);
+curves("oscr", "oscr", "unknown samples accepted", "known samples accepted and right", (model) => ` ${percent(model.openauc)}`);
+curves("roc", "roc", "known samples rejected", "unknown samples rejected", () => "");
 
 // --- panels of the chosen model ------------------------------------------------------------------------------
 
@@ -249,9 +252,9 @@ function fillOthers() {
 // --- moving ------------------------------------------------------------------------------------------------------
 
 function rule(t) {
-  if (!flipped) return [`unknown when score > ${readable(t)}`, `labels = decide(y_pred, open_score, threshold=${written(t)})`];
+  if (!flipped) return [`unknown when score > ${exact(t)}`, `labels = decide(y_pred, open_score, threshold=${written(t)})`];
   const opposite = typeof t === "string" ? (t === "inf" ? "-inf" : "inf") : -t;
-  return [`unknown when confidence < ${readable(opposite)}`, `labels = decide(y_pred, -confidence, threshold=${written(t)})`];
+  return [`unknown when confidence < ${exact(opposite)}`, `labels = decide(y_pred, -confidence, threshold=${written(t)})`];
 }
 
 function move() {

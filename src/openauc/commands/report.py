@@ -1,0 +1,124 @@
+"""``openauc report``: a page to look at, from predictions or from a store."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from openauc.commands.scoring import (
+    LabelColumn,
+    Level,
+    LowerIsUnknown,
+    PredColumn,
+    Replicates,
+    ScoreColumn,
+    Seed,
+    UnknownLabel,
+    as_label,
+    load_file,
+)
+
+REPORT = "report.html"
+
+
+def report(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="STORE|FILE...", help="A folder as `openauc run` leaves it, or files of predictions."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in STORE or here."),
+    ] = None,
+    level: Level = 0.95,
+    baseline: Annotated[str | None, typer.Option(help="Of a store: method to compare others with.")] = None,
+    class_names: Annotated[
+        Path | None,
+        typer.Option(help="Names of the classes: .json with {label: name} or [name, ...], or text, one per line."),
+    ] = None,
+    origin_column: Annotated[
+        str | None,
+        typer.Option(help="Column with the real class of each sample, unknown ones too: which is taken for what."),
+    ] = None,
+    label_column: LabelColumn = "y_true",
+    pred_column: PredColumn = "y_pred",
+    score_column: ScoreColumn = "open_score",
+    unknown_label: UnknownLabel = "-1",
+    lower_is_unknown: LowerIsUnknown = False,
+    replicates: Replicates = 2000,
+    seed: Seed = 0,
+) -> None:
+    """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store."""
+    from openauc.predictions import read_columns
+    from openauc.report import predictions_report, write_report
+
+    folders = [source for source in sources if source.is_dir()]
+    if folders:
+        if len(sources) > 1:
+            raise ValueError(f"{folders[0]} is a folder; pass one store alone, or files of predictions only.")
+        target = out or folders[0] / REPORT
+        write_report(folders[0], target, baseline=baseline, level=level)
+    else:
+        from openauc._files import write_text
+
+        target = out or Path(REPORT)
+        files = dict(zip(_model_names(sources), sources, strict=True))
+        page = predictions_report(
+            {
+                name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+                for name, file in files.items()
+            },
+            class_names=None if class_names is None else _read_names(class_names),
+            origins=None
+            if origin_column is None
+            else {name: _origin(read_columns(file), origin_column, file) for name, file in files.items()},
+            level=level,
+            rng=seed,
+            n_replicates=replicates,
+            unknown_label=as_label(unknown_label),
+            flipped=lower_is_unknown,
+            command=shlex.join(["openauc", *sys.argv[1:]]),
+        )
+        write_text(target, page)
+    typer.echo(f"wrote {target}")
+
+
+def _model_names(files: list[Path]) -> list[str]:
+    """What tells the files apart: their names without suffix, else their folders, else the whole paths."""
+    for names in ([file.stem for file in files], [file.resolve().parent.name for file in files]):
+        if len(set(names)) == len(names):
+            return names
+    paths = [str(file) for file in files]
+    if len(set(paths)) < len(paths):
+        raise ValueError("a file is named twice; name each file of predictions once.")
+    return paths
+
+
+def _read_names(file: Path) -> dict[str, str]:
+    """Label, as text, -> name."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not text in UTF-8; expected names of classes.") from None
+    found: Any = text.splitlines()
+    if file.suffix.lower() == ".json":
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{file} is not JSON ({error}).") from None
+    if isinstance(found, list):
+        found = dict(enumerate(found))
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} holds neither a list of names nor a mapping from label to name.")
+    return {str(label): str(name) for label, name in found.items()}
+
+
+def _origin(columns: dict[str, Any], name: str, file: Path) -> Any:
+    if name not in columns:
+        raise ValueError(f"{file} has no column {name!r}; it has {', '.join(map(repr, columns))}.")
+    return columns[name]

@@ -1,0 +1,88 @@
+"use strict";
+// The report on a store of trials.
+
+const { rows, panels, histories, sensitivity } = data;
+const rowColor = (label) => color(rows.indexOf(label));
+
+// A figure with a title and a place for a chart, at the end of the element.
+function place(parent, title, id) {
+  const figure = document.createElement("figure");
+  const caption = document.createElement("figcaption"), strong = document.createElement("b"), spot = document.createElement("div");
+  strong.textContent = title;
+  caption.append(strong);
+  spot.className = "chart";
+  spot.id = id;
+  figure.append(caption, spot);
+  $(parent).append(figure);
+}
+
+panels.forEach(({ title, lines }, k) => {
+  place("panels", title, `panel-${k}`);
+  const dots = lines.flatMap((line, i) => line.trials.map((trial, j) => ({
+    ...trial, row: line.row, y: i + Math.min(0.6, 0.11 * (line.trials.length - 1)) * (line.trials.length > 1 ? j / (line.trials.length - 1) - 0.5 : 0),
+  })));
+  const bounds = (item) => item.interval ?? [item.value ?? item.mean, item.value ?? item.mean];
+  const finished = lines.map((line, i) => ({ ...line, y: i })).filter((line) => line.mean !== null);
+  chart(`panel-${k}`, (width) => {
+    const room = Math.min(230, 0.34 * width), letters = Math.floor(room / 7);
+    return Plot.plot({
+      width, height: 46 + 40 * lines.length, marginLeft: room, marginBottom: 36, marginTop: 6, marginRight: 14, style: STYLE,
+      ariaLabel: `${data.metric} of every trial on ${title}`,
+      ariaDescription: finished.map((line) => `${line.row}: mean ${percent(line.mean)} over ${line.trials.length} trials`).join("; "),
+      x: { label: `${data.metric} (%)`, labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 5, nice: true, tickFormat: (v) => `${+(100 * v).toFixed(2)}` },
+      y: { domain: [lines.length - 0.5, -0.5], ticks: d3.range(lines.length), tickFormat: (i) => short(lines[i]?.row ?? "", letters), tickSize: 0, label: null },
+      marks: [
+        Plot.gridX({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+        Plot.ruleY(dots, { x1: (d) => bounds(d)[0], x2: (d) => bounds(d)[1], y: "y", stroke: (d) => rowColor(d.row), strokeOpacity: 0.35 }),
+        Plot.dot(dots, { x: "value", y: "y", r: 3, fill: (d) => rowColor(d.row), fillOpacity: 0.75, title: (d) => `${d.row}\nsplit ${d.split}, seed ${d.seed}: ${percent(d.value)}` }),
+        Plot.ruleX(finished, { x: "mean", y1: (d) => d.y - 0.36, y2: (d) => d.y + 0.36, stroke: (d) => rowColor(d.row), strokeWidth: 3, strokeLinecap: "round" }),
+        Plot.dot(finished.filter((line) => line.paper !== null), { x: "paper", y: "y", symbol: "diamond", r: 5, stroke: "var(--ink)", strokeWidth: 1.5, fill: "var(--paper)", title: (d) => `paper: ${percent(d.paper)}` }),
+      ],
+      color: { type: "identity" },
+    });
+  });
+});
+
+sensitivity.forEach(({ title, points }, k) => {
+  place("sensitivity", title, `sensitivity-${k}`);
+  const band = points.filter((point) => point.interval);
+  const best = d3.greatest(points, (point) => point.mean);
+  chart(`sensitivity-${k}`, (width) => Plot.plot({
+    width, height: 260, marginLeft: 48, marginBottom: 40, marginTop: 20, style: STYLE,
+    ariaLabel: `${data.metric} against lambda, ${title}`, ariaDescription: points.map((p) => `lambda ${p.lam}: ${percent(p.mean)}`).join("; "),
+    x: { type: "point", domain: points.map((p) => p.lam), label: "λ", labelAnchor: "center", labelArrow: "none", tickSize: 0 },
+    y: { label: `${data.metric} (%)`, labelArrow: "none", tickSize: 0, ticks: 5, nice: true, tickFormat: (v) => `${+(100 * v).toFixed(2)}` },
+    marks: [
+      Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+      Plot.areaY(band, { x: "lam", y1: (p) => Math.max(0, p.interval[0]), y2: (p) => Math.min(1, p.interval[1]), fill: color(0), fillOpacity: 0.14 }),
+      Plot.line(points, { x: "lam", y: "mean", stroke: color(0), strokeWidth: 2 }),
+      Plot.dot(points, { x: "lam", y: "mean", r: 4.5, fill: color(0), stroke: "var(--paper)", strokeWidth: 1.5 }),
+      Plot.text([best], { x: "lam", y: "mean", text: (p) => percent(p.mean), dy: -13, fill: color(0), fontWeight: 600, fontSize: 13, stroke: "var(--paper)", strokeWidth: 4 }),
+    ],
+  }));
+});
+
+if (histories.length) {
+  const select = $("quantity");
+  for (const name of new Set(histories.flatMap((history) => Object.keys(history.curves)))) select.add(new Option(name.replaceAll("_", " "), name));
+  const draws = [...new Set(histories.map((history) => history.protocol))].map((protocol, k) => {
+    place("histories", protocol, `history-${k}`);
+    return chart(`history-${k}`, (width) => {
+      const shown = histories.filter((history) => history.protocol === protocol && history.curves[select.value]);
+      const labels = [...new Set(shown.map((history) => history.row))];
+      return Plot.plot({
+        width, height: 300, marginLeft: 52, marginBottom: 40, marginTop: 20, style: STYLE,
+        ariaLabel: `${select.value} during training on ${protocol}`, ariaDescription: `${shown.length} trainings of ${labels.join(", ")}`,
+        x: { label: "epoch", labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 6 },
+        y: { label: select.value.replaceAll("_", " "), labelArrow: "none", tickSize: 0, ticks: 5, nice: true },
+        marks: [
+          Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+          ...shown.map(({ row, curves }) => Plot.line(curves[select.value].x, { x: curves[select.value].x, y: curves[select.value].y, stroke: rowColor(row), strokeOpacity: 0.7, strokeWidth: 1.5, title: () => row })),
+          ...labels.map((label, i) => Plot.text([label], { frameAnchor: "top-right", text: (d) => short(d, 34), fill: rowColor(label), dy: 16 * i, fontSize: 12.5, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 })),
+        ],
+        color: { type: "identity" },
+      });
+    });
+  });
+  select.addEventListener("change", () => draws.forEach((draw) => draw()));
+}

@@ -1,0 +1,315 @@
+"""The report on a store: results beside the paper's, every trial behind them, and how each was made."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from openauc._files import write_text
+from openauc.bench.rendering import Grid, layout
+from openauc.bench.store import Store
+from openauc.bench.summary import MEAN, Cell, Column, Scored, Summary, scored_trials, summarise, variants_of
+from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.metrics.table import METRICS
+from openauc.report.commands import command_of
+from openauc.report.page import interval, percent, render
+
+ALSO = ("auroc", "closed_set_accuracy")
+"""Metrics with a table of their own, where every finished trial has them."""
+
+LOG = "log.jsonl"
+MOST_EPOCHS = 120
+_NOT_CURVES = {"epoch", "seconds", "images_per_second"}
+
+
+def write_report(
+    store: Store | Path | str,
+    out: Path | str,
+    *,
+    specs: Sequence[TrialSpec] | None = None,
+    baseline: str | None = None,
+    level: float = 0.95,
+) -> None:
+    """Write :func:`store_report`, all or nothing; links are relative to where it is written."""
+    target = Path(out)
+    found = store if isinstance(store, Store) else Store(store)
+    page = store_report(found, specs=specs, relative_to=target.parent, baseline=baseline, level=level)
+    write_text(target, page)
+
+
+def store_report(
+    store: Store,
+    *,
+    specs: Sequence[TrialSpec] | None = None,
+    relative_to: Path | str = ".",
+    metric: str = "openauc",
+    baseline: str | None = None,
+    level: float = 0.95,
+) -> str:
+    """A self-contained HTML page on the results of a store.
+
+    Parameters
+    ----------
+    store
+        As ``openauc run`` leaves it, finished or not.
+    specs
+        The trials to report; by default all that the store holds or was asked for.
+    relative_to
+        Folder of the page, for links to the predictions.
+    metric
+        What the charts and the first table show.
+    baseline, level
+        As for ``summarise``.
+    """
+    planned = store.planned() if specs is None else list(specs)
+    wanted = {spec.id for spec in planned}
+    results = [result for result in store.results() if specs is None or result.spec.id in wanted]
+    if not (results or planned):
+        raise ValueError(f"{store.root} holds no trials; `openauc run NAME --store {store.root}` makes some.")
+    metrics = [metric, *(name for name in ALSO if name != metric and _everywhere(name, results))]
+    summaries = [summarise(results, metric=m, baseline=baseline, level=level, planned=planned) for m in metrics]
+    trials = scored_trials(results, planned)
+    rows = variants_of(trials)
+    blocks = list(layout(summaries, best="Bold is the", second="underlined the"))
+    return render(
+        "store",
+        {
+            "metric": METRICS[metric].label,
+            "rows": list(rows),
+            "panels": _panels(summaries[0], rows, metric),
+            "histories": _histories(store, rows),
+            "sensitivity": _sensitivity(summaries[0], rows),
+        },
+        name=store.root.resolve().name,
+        headline=_headline(summaries[0]),
+        counts=_counts(trials),
+        tables=[block for block in blocks if isinstance(block, Grid)],
+        notes=[note for block in blocks if not isinstance(block, Grid) for note in block],
+        labels=list(rows),
+        cells=_cells(summaries[0], rows, store, Path(relative_to), metric),
+        failed=[_failure(t.result, store) for t in trials if t.result is not None and t.result.error is not None],
+        metric=METRICS[metric],
+        level=level,
+        has_paper=any(cell.paper for row in summaries[0].rows for cell in row.cells),
+    )
+
+
+Rows = Mapping[str, Sequence[Scored]]
+
+
+def _everywhere(metric: str, results: Iterable[TrialResult]) -> bool:
+    return all(metric in found for r in results if r.error is None for found in (r.metrics, *r.groups.values()))
+
+
+def _counts(trials: Sequence[Scored]) -> dict[str, int]:
+    finished = sum(trial.finished is not None for trial in trials)
+    missing = sum(trial.result is None for trial in trials)
+    counts = {"finished": finished, "failed": len(trials) - finished - missing, "without a result": missing}
+    return {word: n for word, n in counts.items() if n or word == "finished"}
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+def _headline(summary: Summary) -> str:
+    """Who leads where; whether that is more than chance is for the table to say."""
+    label = METRICS[summary.metric].label
+    columns = [i for i, column in enumerate(summary.columns) if column != MEAN]
+    leaders = {i: row for i in columns for row in summary.rows if row.cells[i].rank == 1}
+    if not leaders:
+        filled = [(row, i) for row in summary.rows for i in columns if row.cells[i].mean is not None]
+        if not filled:
+            return "No trial has finished yet."
+        row, i = filled[0]
+        return f"{row.label} reaches {_value(row.cells[i], label)} on {summary.columns[i].label}."
+    if len(columns) > 1:
+        (name, wins), *_ = Counter(row.label for row in leaders.values()).most_common(1)
+        return f"{name} has the best {label} in {wins} of {len(columns)} columns."
+    (i, best), *_ = leaders.items()
+    second = next((row for row in summary.rows if row.cells[i].rank == 2), None)
+    sentence = f"{best.label} leads on {summary.columns[i].label} with {_value(best.cells[i], label)}"
+    if second is None:
+        return f"{sentence}."
+    return f"{sentence}, before {second.label} with {percent(second.cells[i].mean or 0.0)}{_overlap(best, second, i)}."
+
+
+def _value(cell: Cell, label: str) -> str:
+    bounds = f" ({interval(cell.interval)})" if cell.interval is not None else ""
+    return f"{label} {percent(cell.mean or 0.0)}{bounds}"
+
+
+def _overlap(best: Any, second: Any, i: int) -> str:
+    one, other = best.cells[i].interval, second.cells[i].interval
+    if one is None or other is None:
+        return ""
+    return "; their intervals overlap" if one.low <= other.high and other.low <= one.high else ""
+
+
+# --- charts ---------------------------------------------------------------------------------------------
+
+
+def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
+    """For each column of the table, every trial with its interval, and the mean of each row."""
+    panels = []
+    for i, column in enumerate(summary.columns):
+        cells = {row.label: row.cells[i] for row in summary.rows}
+        if column == MEAN or not any(cell.n_trials for cell in cells.values()):
+            continue
+        lines = [
+            {
+                "row": label,
+                "mean": cells[label].mean,
+                "interval": cells[label].interval,
+                "paper": paper.mean if (paper := cells[label].paper) else None,
+                "trials": [_dot(trial.finished, column, metric) for trial in _of(members, column) if trial.finished],
+            }
+            for label, members in rows.items()
+            if not cells[label].is_empty
+        ]
+        panels.append({"title": column.label, "lines": lines})
+    return panels
+
+
+def _of(members: Iterable[Scored], column: Column) -> list[Scored]:
+    chosen = [trial for trial in members if trial.scored_on == column._replace(group=None)]
+    return sorted(chosen, key=lambda trial: (trial.spec.split, trial.spec.seed))
+
+
+def _dot(result: TrialResult, column: Column, metric: str) -> dict[str, Any]:
+    whole = column.group is None
+    return {
+        "value": result.metrics[metric] if whole else result.groups[column.group or ""][metric],
+        "interval": result.intervals.get(metric) if whole else None,
+        "split": result.spec.split,
+        "seed": result.spec.seed,
+    }
+
+
+def _histories(store: Store, rows: Rows) -> list[dict[str, Any]]:
+    """Training curves by trial; a trial that shared another one's training has none."""
+    found = []
+    for label, members in rows.items():
+        for trial in members:
+            curves = _curves(_read_log(store.folder(trial.spec) / LOG))
+            if curves:
+                spec = trial.spec
+                about = {"row": label, "protocol": trial.scored_on.label, "split": spec.split, "seed": spec.seed}
+                found.append({**about, "curves": curves})
+    return found
+
+
+def _read_log(file: Path) -> list[dict[str, Any]]:
+    if not file.is_file():
+        return []
+    lines = file.read_text(encoding="utf-8").splitlines()
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError:
+        return [json.loads(line) for line in lines[:-1]]  # a training is just writing its last line
+
+
+def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """Each logged quantity against the epoch; of a long training every second, third, ... epoch, and the last."""
+    step = -(-len(log) // MOST_EPOCHS)
+    shown = [row for i, row in enumerate(log) if i % step == 0 or i == len(log) - 1]
+    curves = {}
+    for name in dict.fromkeys(key for row in shown for key in row if key not in _NOT_CURVES):
+        points = [(row["epoch"], row[name]) for row in shown if _is_number(row.get(name))]
+        if points:
+            curves[name] = {"x": [x for x, _ in points], "y": [float(f"{y:.5g}") for _, y in points]}
+    return curves
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _sensitivity(summary: Summary, rows: Rows) -> list[dict[str, Any]]:
+    """Where rows differ in lam alone, the metric against it."""
+    series: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in summary.rows:
+        first = rows[row.label][0]
+        if "lam" not in first.spec.method_args:
+            continue
+        others = tuple(sorted((k, v) for k, v in first.settings.items() if k != "method_args.lam"))
+        for column, cell in zip(summary.columns, row.cells, strict=True):
+            if cell.mean is not None and column != MEAN:
+                lam = float(first.spec.method_args["lam"] or 0)
+                key = (column.label, row.method, *others)
+                series.setdefault(key, []).append({"lam": lam, "mean": cell.mean, "interval": cell.interval})
+    return [
+        {"title": f"{key[1]} on {key[0]}", "points": sorted(points, key=lambda point: point["lam"])}
+        for key, points in series.items()
+        if len({point["lam"] for point in points}) > 1
+    ]
+
+
+# --- trials ---------------------------------------------------------------------------------------------
+
+
+class _Made(NamedTuple):
+    """A trial in a list: what came of it, where its predictions are, and the command that makes it again."""
+
+    spec: TrialSpec
+    state: str
+    seconds: float
+    link: str | None
+    command: str
+
+
+class _Details(NamedTuple):
+    """What a cell of the table rests on."""
+
+    row: str
+    column: str
+    settings: str
+    trials: list[_Made]
+    environments: list[str]
+
+
+def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) -> list[_Details]:
+    found = []
+    for row in summary.rows:
+        for column, cell in zip(summary.columns, row.cells, strict=True):
+            if column == MEAN or column.group is not None or cell.is_empty:
+                continue
+            members = _of(rows[row.label], column)
+            environments = [t.finished.environment for t in members if t.finished and t.finished.environment]
+            found.append(
+                _Details(
+                    row.label,
+                    column.label,
+                    cell.settings,
+                    [_made(trial, store, page, metric) for trial in members],
+                    list(dict.fromkeys(" · ".join(f"{k} {v}" for k, v in e.items()) for e in environments)),
+                )
+            )
+    return found
+
+
+def _made(trial: Scored, store: Store, page: Path, metric: str) -> _Made:
+    result = trial.result
+    if result is None:
+        state = "no result"
+    elif result.error is not None:
+        state = "failed"
+    else:
+        bounds = result.intervals.get(metric)
+        state = percent(result.metrics[metric]) + (f" ({interval(bounds)})" if bounds else "")
+    link = None
+    if result is not None and result.predictions is not None:
+        path = os.path.relpath(store.root / result.predictions, page)
+        link = quote(Path(path).as_posix())
+    return _Made(trial.spec, state, result.seconds if result else 0.0, link, command_of(trial.spec, str(store.root)))
+
+
+def _failure(result: TrialResult, store: Store) -> dict[str, str]:
+    message, _, rest = (result.error or "").strip().partition("\n")
+    command = command_of(result.spec, str(store.root))
+    return {"id": result.spec.id, "message": message, "trace": rest.strip(), "command": command}
