@@ -1,10 +1,9 @@
-"""Evidence of the learning side: `python benchmark/learning.py checkpoints|mnist|digits --work DIR [--data-root D]`.
+"""Evidence of the learning side: `python benchmark/learning.py checkpoints|mnist --work DIR [--data-root D]`.
 
 Runs what is missing in DIR through the `openauc` command, then writes `benchmark/results/<name>_<hardware>_<yyyymm>.*`.
 
 checkpoints  the five published TinyImageNet models, predicted on the validation images of all splits
 mnist        CE+ and OpenAUC on MNIST split 0 with the plus recipe at a CPU-size budget
-digits       all methods on every split of the embedded digits
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from pathlib import Path
 from writing import write_results
 
 from openauc import Evaluation, Predictions, evaluate
-from openauc.methods import method_names
 
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
 MNIST_BUDGET = {"--width": 32, "--epochs": 10, "--recipe": "plus", "--seed": 0}
-DIGITS_ARGUMENTS = {"arpl_cs": ("--method-arg", "generator_width=32", "--method-arg", "discriminator_width=8")}
-DIGITS_BUDGET = {"--width": 16, "--epochs": 30, "--recipe": "plain", "--seed": 0}
 
 
 def openauc(*arguments: object) -> None:
@@ -122,38 +118,13 @@ def mnist(work: Path, data_root: Path) -> None:
     save("mnist_plus", {"budget": MNIST_BUDGET, "rows": rows}, "MNIST split 0, plus recipe, CPU budget", lines, note)
 
 
-def digits(work: Path) -> None:
-    rows = [
-        trained(work, "digits", method, split, DIGITS_BUDGET, *DIGITS_ARGUMENTS.get(method, ()))
-        for method in method_names()
-        for split in range(5)
-    ]
-    lines = [
-        "| method | accuracy | AUROC | OpenAUC | mean loss, first → last epoch | mean training |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for method in method_names():
-        own = [row for row in rows if row["method"] == method]
-        first, last = (statistics.mean(row[key] for row in own) for key in ("first_loss", "last_loss"))
-        cells = " | ".join(summary([row[name] for row in own]) for name in METRICS)
-        seconds = statistics.mean(row["seconds"] for row in own)
-        lines.append(f"| {method} | {cells} | {first:.3f} → {last:.3f} | {seconds:.1f} s |")
-    note = (
-        "Mean ± population standard deviation over five splits, one seed, all values x 100; for every method "
-        f"{' '.join(map(str, options(DIGITS_BUDGET)))}. A check that every method trains, not a ranking: one seed, and "
-        "no method was tuned. ARPL+CS's image-making networks have a sixteenth of their channels here."
-    )
-    content = {"budget": DIGITS_BUDGET, "method_arguments": DIGITS_ARGUMENTS, "rows": rows}
-    save("digits_methods", content, "All methods on the embedded digits", lines, note)
-
-
 def save(name: str, content: dict, title: str, lines: list[str], note: str) -> None:
     write_results(name, content, "\n".join([f"# {title}", "", *lines, "", note]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=("checkpoints", "mnist", "digits"))
+    parser.add_argument("name", choices=("checkpoints", "mnist"))
     parser.add_argument("--work", type=Path, required=True, help="folder of runs, kept and reused")
     parser.add_argument("--data-root", type=Path, help="mirror of the data sets")
     parser.add_argument("--weights", type=Path, help="folder of tinyimagenet_0..4.safetensors")
@@ -161,10 +132,8 @@ def main() -> None:
     chosen.work.mkdir(parents=True, exist_ok=True)
     if chosen.name == "checkpoints":
         checkpoints(chosen.work, chosen.data_root, chosen.weights)
-    elif chosen.name == "mnist":
-        mnist(chosen.work, chosen.data_root)
     else:
-        digits(chosen.work)
+        mnist(chosen.work, chosen.data_root)
 
 
 if __name__ == "__main__":

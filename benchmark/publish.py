@@ -35,12 +35,17 @@ def main() -> None:
         results, planned = select(results, chosen.only), select(planned, chosen.only)
     summaries = [summarise(results, metric=name, baseline=chosen.baseline, planned=planned) for name in METRICS]
     text = "\n\n".join([f"# {chosen.title}", render(*summaries, format="markdown").strip(), *chosen.note])
-    content = {"tables": [summary.to_dict() for summary in summaries], "trials": [row(result) for result in results]}
+    environments = [dict(facts) for facts in sorted({tuple(result.environment.items()) for result in results})]
+    content = {
+        "tables": [summary.to_dict() for summary in summaries],
+        "environments": environments,
+        "trials": [row(result) | {"environment": environments.index(result.environment)} for result in results],
+    }
     write_results(chosen.name, content, text)
 
 
 def row(result: TrialResult) -> dict:
-    """One trial, without the metrics that the stored predictions can give at any time."""
+    """One trial; its environment is a number in the list of them, other metrics are in the store."""
     return {
         "id": result.spec.id,
         "spec": result.spec.to_dict(),
@@ -50,7 +55,6 @@ def row(result: TrialResult) -> dict:
         "intervals": {name: result.intervals.get(name) for name in METRICS},
         "groups": {group: {name: found.get(name) for name in METRICS} for group, found in result.groups.items()},
         "seconds": round(result.seconds, 1),
-        "environment": result.environment,
         "error": result.error,
     }
 
