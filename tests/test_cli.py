@@ -121,10 +121,13 @@ def test_compare(tmp_path: Path, file: Path) -> None:
     assert "p (Holm)" in run("compare", file, worse, third, "--baseline", file, "--metric", "auroc")
 
 
-def test_compare_names_files_by_path_where_stems_clash(tmp_path: Path, file: Path) -> None:
+def test_compare_names_files_by_folder_where_stems_clash(tmp_path: Path, file: Path) -> None:
     (tmp_path / "b").mkdir()
     Predictions.of(*TRIPLE).save(tmp_path / "b" / file.name)
-    assert json.loads(run("compare", file, tmp_path / "b" / file.name, "--json", "-"))["names"][0] == str(file)
+    assert json.loads(run("compare", file, tmp_path / "b" / file.name, "--json", "-"))["names"] == [
+        tmp_path.name,
+        "b",
+    ]
 
 
 def test_audit(file: Path) -> None:

@@ -7,21 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
 from openauc import Predictions
 from openauc.bench.store import Store
 from openauc.bench.trial import TrialResult, TrialSpec
-from openauc.cli import _Commands
-from openauc.commands.report import report
+from openauc.cli import app
 
 
 def invoke(*words: object) -> Result:
-    app = typer.Typer(cls=_Commands)
-    app.command("report")(report)
-    app.command("other")(lambda: None)  # with a single command typer would drop its name
     return CliRunner().invoke(app, ["report", *map(str, words)])
 
 
@@ -113,3 +108,11 @@ def test_errors_are_one_sentence(file: Path, tmp_path: Path) -> None:
         names.write_bytes(text)
         assert message in run(file, "--class-names", names, code=2)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_evaluate_writes_the_same_page(file: Path, tmp_path: Path) -> None:
+    pages = [tmp_path / "one.html", tmp_path / "other.html"]
+    run(file, "-o", pages[0], "--replicates", 20)
+    result = CliRunner().invoke(app, ["evaluate", str(file), "--replicates", "20", "--report", str(pages[1])])
+    assert result.exit_code == 0, result.output
+    assert data_in(pages[0]) == data_in(pages[1])

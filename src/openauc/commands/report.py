@@ -21,6 +21,7 @@ from openauc.commands.scoring import (
     UnknownLabel,
     as_label,
     load_file,
+    model_names,
 )
 
 REPORT = "report.html"
@@ -67,7 +68,7 @@ def report(
         from openauc._files import write_text
 
         target = out or Path(REPORT)
-        files = dict(zip(_model_names(sources), sources, strict=True))
+        files = dict(zip(model_names(sources), sources, strict=True))
         page = predictions_report(
             {
                 name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
@@ -86,17 +87,6 @@ def report(
         )
         write_text(target, page)
     typer.echo(f"wrote {target}")
-
-
-def _model_names(files: list[Path]) -> list[str]:
-    """What tells the files apart: their names without suffix, else their folders, else the whole paths."""
-    for names in ([file.stem for file in files], [file.resolve().parent.name for file in files]):
-        if len(set(names)) == len(names):
-            return names
-    paths = [str(file) for file in files]
-    if len(set(paths)) < len(paths):
-        raise ValueError("a file is named twice; name each file of predictions once.")
-    return paths
 
 
 def _read_names(file: Path) -> dict[str, str]:

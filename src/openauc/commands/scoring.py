@@ -96,7 +96,7 @@ def evaluate(
 
         models = {
             name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
-            for name, file in zip(_short_names(files), files, strict=True)
+            for name, file in zip(model_names(files), files, strict=True)
         }
         page = predictions_report(
             models,
@@ -131,7 +131,7 @@ def compare(
     """Paired differences of two or more models on the same samples, with interval and p-value."""
     from openauc.uncertainty import compare as compare_triples
 
-    names = _short_names(files)
+    names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
     comparison = compare_triples(
         *(load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files),
@@ -242,10 +242,15 @@ def _number(option: str, assignment: str) -> float:
         raise ValueError(f"{option} {assignment!r} must read NAME=NUMBER, for example NAME=0.95.") from None
 
 
-def _short_names(files: list[Path]) -> list[str]:
-    """File names without suffix where they differ, else the whole paths."""
-    stems = [file.stem for file in files]
-    return stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+def model_names(files: list[Path]) -> list[str]:
+    """What tells the files apart: their names without suffix, else their folders, else the whole paths."""
+    for names in ([file.stem for file in files], [file.resolve().parent.name for file in files]):
+        if len(set(names)) == len(names):
+            return names
+    paths = [str(file) for file in files]
+    if len(set(paths)) < len(paths):
+        raise ValueError("a file is named twice; name each file of predictions once.")
+    return paths
 
 
 def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
