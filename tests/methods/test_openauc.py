@@ -215,6 +215,13 @@ def test_half_precision_gaps_are_taken_in_float32(backbone):
     assert method.pair_score(torch.zeros(2, 3, dtype=torch.float64)).dtype == torch.float64
 
 
+@pytest.mark.parametrize(("score_space", "moved"), [("probability", 0.0), ("logit", -3.0)])
+def test_only_the_logit_score_moves_with_a_shift_that_cross_entropy_ignores(score_space, moved, backbone, images):
+    method = make(backbone, score_space=score_space)
+    logits = method.logits(images).detach()
+    torch.testing.assert_close(method.pair_score(logits + 3), method.pair_score(logits) + moved)
+
+
 def test_label_smoothing_concerns_the_classification_only(backbone, images, labels):
     plain, smooth = (make(backbone, label_smoothing=s).loss(images, labels) for s in (0.0, 0.5))
     logits = make(backbone).logits(images)

@@ -51,7 +51,9 @@ class OpenAUC(Method):
         the cut do too; their BatchNorms then normalise with the mixtures' own statistics and record nothing.
     score_space
         r in the ranking term: ``"probability"`` is Def. 1 to the letter, :math:`\min_c (1 - p_c)`;
-        ``"logit"`` is :math:`-\max_c z_c` (public code).
+        ``"logit"`` is :math:`-\max_c z_c` (public code). Adding one number to all logits of a sample leaves
+        the cross-entropy as it is and moves the logit score, so the ranking term may spend that freedom;
+        scores of differences (``"max_probability"``, ``"entropy"``) do not see it at test time.
     surrogate, margin
         :math:`\ell` by name or as a function, and its margin, see :func:`~openauc.losses.make_surrogate`.
     gather
