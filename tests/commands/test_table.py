@@ -46,6 +46,7 @@ def spec(method: str, split: int, protocol: str = "digits") -> TrialSpec:
 def keep(store: Store, trial: TrialSpec, seed: int, gap: float) -> None:
     """Save a trial as the runner does, with OpenAUC as its only metric."""
     store.plan([trial])
+    store.open(trial)
     triple = predictions(seed, gap)
     groups = {}
     extra = {}
@@ -146,7 +147,7 @@ def test_recompute_knows_groups(tmp_path: Path) -> None:
 
 def test_scores_below_chance_are_no_reason_to_warn(tmp_path: Path) -> None:
     store, trial = Store(tmp_path / "poor"), spec("softmax", 0)
-    store.plan([trial])
+    store.open(trial)
     predictions(0, gap=-3.0).save(store.folder(trial) / "predictions.parquet")
     store.save(TrialResult(spec=trial, predictions=f"trials/{trial.id}/predictions.parquet"))
     result = invoke(store.root, "-m", "auroc")
