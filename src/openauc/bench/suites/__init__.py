@@ -82,6 +82,8 @@ def load_suite(name: str | Path) -> Suite:
     ValueError
         If there is no such benchmark, if its file cannot be imported, or if it has no function ``trials``.
 
+    Examples
+    --------
     >>> len(load_suite("digits").trials(seeds=3))
     135
     """
