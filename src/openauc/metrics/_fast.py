@@ -174,8 +174,11 @@ def count_cells(
 
 
 @njit(nogil=True, cache=True)
-def argsort_bits(bits: Array, sign: Any, full: Any) -> Array:
-    """Stable order of the floats with these ``bits``: radix sort, 11 bits at a time, idle digits skipped."""
+def argsort_bits(bits: Array, sign: Any, full: Any) -> tuple[Array, Array]:
+    """Stable order of the floats with these ``bits``, and the last rank of each group of equal ones.
+
+    Radix sort, 11 bits at a time, idle digits skipped.
+    """
     n = len(bits)
     key, key_other = np.empty_like(bits), np.empty_like(bits)
     order, order_other = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
@@ -203,7 +206,12 @@ def argsort_bits(bits: Array, sign: Any, full: Any) -> Array:
             order_other[target] = order[i]
         key, key_other = key_other, key
         order, order_other = order_other, order
-    return order
+    last = order_other  # no longer needed, and large enough
+    groups = 0
+    for i in range(n):
+        last[groups] = i
+        groups += i + 1 == n or key[i] != key[i + 1]
+    return order, last[:groups]
 
 
 @njit(nogil=True, cache=True)
@@ -267,10 +275,10 @@ def running_totals(
     At every threshold, after a leading zero; samples come in rank order, tie groups end at ``last``.
     """
     n = len(last) + 1
-    correct, known, unknown = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    correct, known, unknown = np.zeros(n), np.zeros(n), np.zeros(n)
     precision_sum, recall_sum, fallout_sum = np.zeros(n), np.zeros(n), np.zeros(n)
     hits, accepted = np.zeros(len(size), np.int64), np.zeros(len(size), np.int64)
-    precision = np.zeros(len(size))
+    precision, recall_step, fallout_step = np.zeros(len(size)), 1.0 / size, 1.0 / negative
     n_correct, n_known, n_unknown = 0, 0, 0
     p_sum, r_sum, f_sum = 0.0, 0.0, 0.0
     begin = 0
@@ -279,17 +287,15 @@ def running_totals(
             c = pred[i]
             if c < 0:
                 continue
+            is_correct = kind[i] == CORRECT  # no branch on it: kinds come in any order
+            is_unknown = kind[i] == UNKNOWN_KIND
             accepted[c] += 1
-            if kind[i] == CORRECT:
-                hits[c] += 1
-                n_correct += 1
-                r_sum += 1.0 / size[c]
-            else:
-                f_sum += 1.0 / negative[c]
-            if kind[i] == UNKNOWN_KIND:
-                n_unknown += 1
-            else:
-                n_known += 1
+            hits[c] += is_correct
+            n_correct += is_correct
+            n_unknown += is_unknown
+            n_known += not is_unknown
+            r_sum += recall_step[c] * is_correct
+            f_sum += fallout_step[c] * (not is_correct)
             now = hits[c] / accepted[c]
             p_sum += now - precision[c]
             precision[c] = now

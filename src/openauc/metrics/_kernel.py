@@ -134,10 +134,9 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
         unknown = check.is_label(y_true, unknown_label)
         kind = (y_true == y_pred).view(np.uint8)
         kind[unknown] = UNKNOWN_KIND
-        smallest = 0
-        if y_true.dtype.kind == "i":
-            stray = (y_true < 0) & ~unknown
-            smallest = int(y_true[stray].min()) if stray.any() else 0
+        smallest = int(y_true.min(initial=0)) if y_true.dtype.kind == "i" else 0
+        if smallest == unknown_label:
+            smallest = int(y_true[~unknown].min(initial=0))
         n_unknown = int(np.count_nonzero(unknown))
         n_correct = int(np.count_nonzero(kind == CORRECT))
     if smallest < 0:
@@ -306,10 +305,9 @@ class Ranking:
 def rank(samples: Samples) -> Ranking:
     """Sort the samples by score, stably."""
     fast = fast_backend(len(samples.score))
-    if fast is None:
-        order = np.argsort(samples.score, kind="stable")
-    else:
-        order = fast.argsort_bits(*_bit_constants(samples.score))
+    if fast is not None:
+        return Ranking(samples, *fast.argsort_bits(*_bit_constants(samples.score)))
+    order = np.argsort(samples.score, kind="stable")
     ascending = samples.score[order]
     last = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), len(order) - 1)
     return Ranking(samples, order, last)

@@ -31,6 +31,7 @@ from openauc.metrics.curve import Curve, Floats
 
 Average = Literal["macro", "micro"]
 AusReading = Literal["precision", "accuracy"]
+_TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
 
 
 # --- counts ---------------------------------------------------------------------------------------------
@@ -84,6 +85,8 @@ def _lookup_size(*labels: NDArray[Any]) -> int | None:
 def _positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
     """Position of each label in ``classes``, -1 for the unknown label."""
     size = _lookup_size(labels, classes)
+    if size is not None and size == len(classes) + 1 and unknown_label == -1:
+        return labels.astype(np.int64, copy=False)  # all of 0 to C-1 are classes: labels are positions already
     if size is None:
         position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         position = np.where(classes[position] == labels, position, -2)
@@ -150,8 +153,7 @@ def counts_by_class(
 
 def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
     """``part / whole``, and 0 where both are 0."""
-    whole = np.asarray(whole)
-    return np.asarray(part / np.where(whole == 0, 1, whole))
+    return np.asarray(part / np.maximum(whole, _TINY))
 
 
 def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
@@ -221,16 +223,18 @@ def _precision_changes(pred: Ints, correct: NDArray[np.bool_], n_classes: int) -
 # --- formulas on counts ---------------------------------------------------------------------------------
 
 
+def _accepted(counts: DecisionCounts) -> NDArray[Any]:
+    return np.add(counts.accepted_known, counts.accepted_unknown)
+
+
 def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
     """Harmonic mean of precision and recall over the known classes."""
-    if average == "macro":
-        # A running total may round to a little more than the largest possible mean.
-        precision, recall = (
-            np.minimum(np.divide(total, counts.n_classes), 1.0) for total in (counts.precision_sum, counts.recall_sum)
-        )
-    else:
-        precision = ratio(counts.correct, np.add(counts.accepted_known, counts.accepted_unknown))
-        recall = np.divide(counts.correct, counts.n_known)
+    if average == "micro":  # precision c / a, recall c / n
+        return ratio(np.multiply(2.0, counts.correct), np.add(_accepted(counts), counts.n_known))
+    # A running total may round to a little more than the largest possible mean.
+    precision, recall = (
+        np.minimum(np.divide(total, counts.n_classes), 1.0) for total in (counts.precision_sum, counts.recall_sum)
+    )
     return ratio(2.0 * precision * recall, precision + recall)
 
 
@@ -238,7 +242,7 @@ def youden_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
     """TPR_k + TNR_k - 1 over the known classes."""
     if average == "macro":
         return np.asarray(np.minimum(np.subtract(counts.recall_sum, counts.fallout_sum) / counts.n_classes, 1.0))
-    accepted = np.add(counts.accepted_known, counts.accepted_unknown)
+    accepted = _accepted(counts)
     n = np.add(counts.n_known, counts.n_unknown)
     fallout = (accepted - counts.correct) / (counts.n_classes * n - counts.n_known)
     return np.asarray(np.divide(counts.correct, counts.n_known) - fallout)
@@ -246,9 +250,8 @@ def youden_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
 
 def normalized_accuracy_of(counts: DecisionCounts, weight: float = 0.5, aus: AusReading = "precision") -> Floats:
     """weight * AKS + (1 - weight) * AUS."""
-    return np.asarray(
-        sum(r.weight * ratio(r.successes, r.trials) for r in normalized_accuracy_rates(counts, weight, aus))
-    )
+    aks, aus_rate = (r.weight * ratio(r.successes, r.trials) for r in normalized_accuracy_rates(counts, weight, aus))
+    return np.asarray(aks + aus_rate)
 
 
 class WeightedRate(NamedTuple):
@@ -264,7 +267,7 @@ def normalized_accuracy_rates(
 ) -> tuple[WeightedRate, WeightedRate]:
     """The two terms of the normalized accuracy; AKS as the mean over samples of their share of right decisions."""
     n = np.add(counts.n_known, counts.n_unknown)
-    accepted = np.add(counts.accepted_known, counts.accepted_unknown)
+    accepted = _accepted(counts)
     errors = accepted + counts.n_known - np.multiply(2, counts.correct)  # sum_i FP_i + FN_i
     aks = WeightedRate(weight, n - errors / counts.n_classes, n)
     rejected_unknown = np.subtract(counts.n_unknown, counts.accepted_unknown)

@@ -22,7 +22,7 @@ def trials(seeds: int = 1) -> list[TrialSpec]:
             # One fall of the rate over all epochs, where the scaled recipe would have three over ten epochs each.
             recipe=recipe_for("plus", "cifar10", method, epochs=EPOCHS, restarts=0),
             width=WIDTH,
-            method_args={"lam": CPU_LAMBDA[method]["cifar10"]} if method in CPU_LAMBDA else {},
+            method_args={"lam": CPU_LAMBDA[method]} if method in CPU_LAMBDA else {},
             seed=seed,
         )
         for seed in range(seeds)

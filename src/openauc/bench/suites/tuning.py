@@ -1,4 +1,7 @@
-"""Weight of the ranking term for ``table2 --budget cpu``, chosen on held-out known classes only."""
+"""Weight of the ranking term for ``table2 --budget cpu``, chosen on held-out known classes only.
+
+One weight per method, by the mean over all of these trials: those of one protocol are too few to tell weights apart.
+"""
 
 from __future__ import annotations
 
