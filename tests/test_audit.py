@@ -509,9 +509,10 @@ def test_names_of_any_length_and_another_unknown_label() -> None:
     assert named(result, "II").y_pred.tolist() == [number[n] for n in second.y_pred]
 
 
-def test_float32_scores_meet_the_threshold_they_are_moved_to() -> None:
+@pytest.mark.parametrize("threshold", [2.1, 2.2])  # float32 rounds the one down and the other up
+def test_float32_scores_meet_the_threshold_they_are_moved_to(threshold: float) -> None:
     triple = simulated()
-    result = audit(triple.y_true, triple.y_pred, triple.open_score.astype(np.float32), threshold=2.1)
+    result = audit(triple.y_true, triple.y_pred, triple.open_score.astype(np.float32), threshold=threshold)
     c = named(result, "II")
     assert c.n_exchanges
     assert c.open_score.dtype == np.float32

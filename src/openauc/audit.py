@@ -193,11 +193,14 @@ def audit(
 
     Parameters
     ----------
-    y_true, y_pred, open_score : (N,) the triple of ``openauc_score``, or one ``Predictions`` instead of the three.
-    threshold : where samples are rejected (score > threshold) in every construction. By default I and III use
-        the threshold of the best macro F-score; II that of the best normalized accuracy among those meeting
-        its conditions, or again the former if there is none.
-    unknown_label : the label of unknown samples.
+    y_true, y_pred, open_score
+        (N,) the triple of ``openauc_score``, or one ``Predictions`` instead of the three.
+    threshold
+        Where samples are rejected (score > threshold) in every construction. By default I and III use the
+        threshold of the best macro F-score; II that of the best normalized accuracy among those meeting its
+        conditions, or again the former if there is none.
+    unknown_label
+        The label of unknown samples.
 
     Returns
     -------
@@ -323,7 +326,7 @@ class _Decided(NamedTuple):
 def _decide(coded: Coded, threshold: float) -> _Decided:
     by_score = np.argsort(coded.samples.score, kind="stable")
     kind = coded.samples.kind[by_score]
-    accepted = ((coded.samples.score <= threshold) & (coded.pred >= 0))[by_score]
+    accepted = ((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))[by_score]
     unknown = kind == UNKNOWN_KIND
     return _Decided(
         by_score[unknown & ~accepted],
@@ -404,8 +407,11 @@ def _accept_in_pairs(coded: Coded, threshold: float) -> _Change:
     x2 = np.concatenate([decided.rejected_known, decided.accepted_wrong])[:n]
     pred, score = coded.pred.copy(), coded.samples.score.copy()
     pred[x1] = pred[x2] = coded.true[x2]
+    ceiling = score.dtype.type(threshold)
+    if ceiling > np.float64(threshold):  # rounded up to the scores' precision, it would still be rejected
+        ceiling = np.nextafter(ceiling, ceiling.dtype.type(-np.inf))
     for x in (x1, x2):  # the smallest change of score that gets a sample accepted
-        score[x] = np.minimum(score[x], threshold)
+        score[x] = np.minimum(score[x], ceiling)
     needed = max(true_positive - false_positive - 1, 0)
     conditions = (
         Condition(f"the paper's sum_i FN_i >= TP_unknown ({missed} >= {true_positive})", missed >= true_positive),
@@ -520,7 +526,7 @@ def _nothing_breaks(coded: Coded, threshold: float) -> str:
     if len(coded.classes) == 1:
         return "there is a single known class, so no wrong one to predict"
     score, kind = coded.samples.score, coded.samples.kind
-    right = score[(kind == CORRECT) & (score <= threshold)]
+    right = score[(kind == CORRECT) & (score <= np.float64(threshold))]
     if right.size and right.min() < score[kind == UNKNOWN_KIND].max():
         return ""
     return "no correct known sample is accepted at the threshold and ranked below an unknown one"

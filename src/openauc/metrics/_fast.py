@@ -275,8 +275,9 @@ def running_totals(
     At every threshold, after a leading zero; samples come in rank order, tie groups end at ``last``.
     """
     n = len(last) + 1
-    correct, known, unknown = np.zeros(n), np.zeros(n), np.zeros(n)
-    precision_sum, recall_sum, fallout_sum = np.zeros(n), np.zeros(n), np.zeros(n)
+    correct, known, unknown = np.empty(n), np.empty(n), np.empty(n)
+    precision_sum, recall_sum, fallout_sum = np.empty(n), np.empty(n), np.empty(n)
+    correct[0] = known[0] = unknown[0] = precision_sum[0] = recall_sum[0] = fallout_sum[0] = 0.0
     hits, accepted = np.zeros(len(size), np.int64), np.zeros(len(size), np.int64)
     precision, recall_step, fallout_step = np.zeros(len(size)), 1.0 / size, 1.0 / negative
     n_correct, n_known, n_unknown = 0, 0, 0
