@@ -464,6 +464,7 @@ def interpreted(monkeypatch):
     assert len(functions) >= 13
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
 @every_distribution
 @both_types
 def test_the_uncompiled_loops_count_and_rank(interpreted, monkeypatch, draw, dtype):
@@ -489,6 +490,7 @@ def test_the_uncompiled_loops_of_the_bootstrap(interpreted, monkeypatch):
         )
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
 def test_the_uncompiled_loops_of_the_sweep(interpreted, monkeypatch):
     y_true, y_pred, score = random_triple(80, decimals=1)
     y_pred[::7] = UNKNOWN
@@ -497,6 +499,7 @@ def test_the_uncompiled_loops_of_the_sweep(interpreted, monkeypatch):
         assert np.array_equal(values, by_loops[name])
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
 def test_crowded_and_sorted_bins(interpreted):
     """More known keys in a bin than a scan should visit: sorted where they are not, searched by halving."""
     rng = np.random.default_rng(0)

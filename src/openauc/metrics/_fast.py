@@ -36,40 +36,48 @@ def mark_kinds(y_true: Array, y_pred: Array, unknown: int, kind: Array) -> tuple
 
 
 @njit(nogil=True, cache=True)
-def key_of(bits: Any, sign: Any, full: Any) -> Any:
-    """Unsigned integer in the order of the float with these ``bits``; -0.0 and 0.0 share one key."""
-    wide = np.uint64(bits)
-    mask = full if wide & sign else sign
-    return (wide ^ mask) + np.uint64(wide == sign)
+def key_of(bits: Any, largest: Any) -> Any:
+    """Integer in the order of the float with these ``bits``; -0.0 and 0.0 share one key.
+
+    ``bits`` is the float read as a signed integer, ``largest`` the largest such integer, taken from the array's type
+    where it is used: a constant to the compiler, which an argument would not be.
+    """
+    wide = np.int64(bits)
+    return (wide ^ ((wide >> 63) & largest)) + (wide == ~largest)
 
 
 @njit(nogil=True, cache=True)
-def histogram(bits: Array, kind: Array, sign: Any, full: Any, low: Any, shift: Any, counts: Array) -> None:
+def key_range(bits: Array) -> tuple[int, int]:
+    """Smallest and largest key."""
+    largest = np.int64(np.iinfo(bits.dtype).max)
+    low = high = key_of(bits[0], largest)
+    for i in range(1, len(bits)):
+        key = key_of(bits[i], largest)
+        low = min(low, key)
+        high = max(high, key)
+    return low, high
+
+
+@njit(nogil=True, cache=True)
+def histogram(bits: Array, kind: Array, low: Any, shift: Any, counts: Array) -> None:
     """How many samples of each kind fall into each cell of the key range."""
+    largest = np.int64(np.iinfo(bits.dtype).max)
     for i in range(len(bits)):
-        counts[kind[i], (key_of(bits[i], sign, full) - low) >> shift] += 1
+        counts[kind[i], (np.uint64(key_of(bits[i], largest)) - low) >> shift] += 1
 
 
 @njit(nogil=True, cache=True)
-def scatter(
-    bits: Array,
-    kind: Array,
-    sign: Any,
-    full: Any,
-    low: Any,
-    shift: Any,
-    first_kind: int,
-    position: Array,
-    keys: Array,
-) -> None:
+def scatter(bits: Array, kind: Array, low: Any, shift: Any, first_kind: int, position: Array, keys: Array) -> None:
     """Write the keys of all kinds from ``first_kind`` on to their cells, beginning at ``position``."""
+    largest = np.int64(np.iinfo(bits.dtype).max)
     for i in range(len(bits)):
         k = kind[i]
         if k >= first_kind:
-            key = key_of(bits[i], sign, full)
-            cell = (key - low) >> shift
-            keys[position[k, cell]] = key
-            position[k, cell] += 1
+            key = key_of(bits[i], largest)
+            cell = (np.uint64(key) - low) >> shift
+            at = position[k, cell]
+            keys[np.uint64(at)] = key  # numba tests a signed index for being negative
+            position[k, cell] = at + 1
 
 
 @njit(nogil=True, cache=True)
@@ -107,16 +115,18 @@ def _pairs_in_cell(
     one, two = np.uint64(1), np.uint64(2)
     starts[: n_bins + 2] = 0
     for k in known:
-        starts[(((np.uint64(k) - low) >> bin_shift) & mask) + two] += 1
+        starts[(((np.uint64(np.int64(k)) - low) >> bin_shift) & mask) + two] += 1
     widest, total = 0, 0
     for b in range(2, n_bins + 2):
-        widest = max(widest, starts[b])
-        total += starts[b]
+        count = np.int64(starts[b])
+        widest = max(widest, count)
+        total += count
         starts[b] = total
     for k in known:  # leaves starts[b] at the beginning of bin b
-        b = (((np.uint64(k) - low) >> bin_shift) & mask) + one
-        scratch[starts[b]] = k
-        starts[b] += 1
+        b = (((np.uint64(np.int64(k)) - low) >> bin_shift) & mask) + one
+        at = starts[b]
+        scratch[at] = k
+        starts[b] = at + one
     if widest > _FEW:
         for b in range(n_bins):
             crowded = scratch[starts[b] : starts[b + 1]]
@@ -124,7 +134,7 @@ def _pairs_in_cell(
                 crowded.sort()
 
     for u in unknown:
-        b = ((np.uint64(u) - low) >> bin_shift) & mask
+        b = ((np.uint64(np.int64(u)) - low) >> bin_shift) & mask
         begin, end = np.int64(starts[b]), np.int64(starts[b + one])
         less += begin
         if end - begin > _FEW:
@@ -133,7 +143,7 @@ def _pairs_in_cell(
             equal += np.searchsorted(scratch[begin:end], u, side="right") - below
         else:
             # The first candidate without a branch: most bins hold none or one.
-            candidate = scratch[min(begin, n - 1)]
+            candidate = scratch[np.uint64(min(begin, n - 1))]
             less += (end > begin) & (candidate < u)
             equal += (end > begin) & (candidate == u)
             for j in range(begin + 1, end):
@@ -154,7 +164,7 @@ def count_cells(
     shift: Any,
 ) -> tuple[int, int]:
     """Number of pairs known < unknown and known == unknown, for the unknown keys in cells first..last-1."""
-    starts = np.zeros((1 << _BIN_BITS) + 2, dtype=np.int32)
+    starts = np.zeros((1 << _BIN_BITS) + 2, dtype=np.uint32)
     widest = 0
     for cell in range(first, last):
         widest = max(widest, known_start[cell + 1] - known_start[cell])
@@ -174,22 +184,24 @@ def count_cells(
 
 
 @njit(nogil=True, cache=True)
-def argsort_bits(bits: Array, sign: Any, full: Any) -> tuple[Array, Array]:
+def argsort_bits(bits: Array) -> tuple[Array, Array]:
     """Stable order of the floats with these ``bits``, and the last rank of each group of equal ones.
 
     Radix sort, 11 bits at a time, idle digits skipped.
     """
     n = len(bits)
+    largest = np.int64(np.iinfo(bits.dtype).max)
+    smallest = np.uint64(~largest)  # unsigned differences may wrap around, signed ones must not
     key, key_other = np.empty_like(bits), np.empty_like(bits)
     order, order_other = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     digits = (bits.itemsize * 8 + 10) // 11
     counts = np.zeros((digits, 2048), dtype=np.int64)
     for i in range(n):
-        k = key_of(bits[i], sign, full)
+        k = key_of(bits[i], largest)
         key[i] = k
         order[i] = i
         for d in range(digits):
-            counts[d, (k >> np.uint64(11 * d)) & np.uint64(2047)] += 1
+            counts[d, ((np.uint64(k) - smallest) >> np.uint64(11 * d)) & np.uint64(2047)] += 1
     for d in range(digits):
         count = counts[d]
         if count.max() == n:
@@ -199,7 +211,7 @@ def argsort_bits(bits: Array, sign: Any, full: Any) -> tuple[Array, Array]:
             position, count[b] = position + count[b], position
         by = np.uint64(11 * d)
         for i in range(n):
-            b = (np.uint64(key[i]) >> by) & np.uint64(2047)
+            b = ((np.uint64(np.int64(key[i])) - smallest) >> by) & np.uint64(2047)
             target = count[b]
             count[b] += 1
             key_other[target] = key[i]

@@ -179,21 +179,20 @@ def _count_pairs_numpy(samples: Samples, with_wrong: bool) -> tuple[int, int]:
     return below, up_to - below
 
 
-def _bit_constants(score: NDArray[Any]) -> tuple[NDArray[Any], np.uint64, np.uint64]:
-    width = score.dtype.itemsize * 8
-    bits = np.ascontiguousarray(score).view(f"u{width // 8}")
-    return bits, np.uint64(1 << (width - 1)), np.uint64((1 << width) - 1)
+def _bits(score: NDArray[Any]) -> NDArray[np.signedinteger]:
+    return np.ascontiguousarray(score).view(f"i{score.dtype.itemsize}")
 
 
 def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> tuple[int, int]:
     """Radix partition of both sides by their leading bits, then counting inside each small cell."""
-    bits, sign, full = _bit_constants(samples.score)
+    bits = _bits(samples.score)
     chunks = _chunks(len(bits))
-    low, high = (int(fast.key_of(_bit_constants(end)[0][0], sign, full)) for end in _extremes(samples.score))
+    ranges = in_threads(lambda i: fast.key_range(bits[chunks[i]]), len(chunks))
+    low, high = int(min(r[0] for r in ranges)), int(max(r[1] for r in ranges))
     cell_bits = min(_CELL_BITS, max(4, len(bits).bit_length() - 8))
     shift = max(0, (high - low).bit_length() - cell_bits)
     n_cells = ((high - low) >> shift) + 1
-    place = (sign, full, np.uint64(low), np.uint64(shift))
+    place = (np.uint64(low % 2**64), np.uint64(shift))
 
     counts = np.zeros((len(chunks), 3, n_cells), dtype=np.int64)
     in_threads(lambda i: fast.histogram(bits[chunks[i]], samples.kind[chunks[i]], *place, counts[i]), len(chunks))
@@ -221,19 +220,11 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     def count_cells(i: int) -> tuple[int, int]:
         known, unknown = keys[:n_known], keys[n_known:]
         cells = (known_start, unknown_start, edges[i], edges[i + 1])
-        less, equal = fast.count_cells(known, unknown, *cells, *place[2:])
+        less, equal = fast.count_cells(known, unknown, *cells, *place)
         return int(less), int(equal)
 
     results = in_threads(count_cells, len(chunks))
     return sum(r[0] for r in results), sum(r[1] for r in results)
-
-
-def _extremes(score: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    if len(score) < 16 * _THREADS_FROM:  # sooner read than shared out
-        return score.min(keepdims=True), score.max(keepdims=True)
-    chunks = _chunks(len(score))
-    ends = in_threads(lambda i: (score[chunks[i]].min(), score[chunks[i]].max()), len(chunks))
-    return np.array([min(low for low, _ in ends)]), np.array([max(high for _, high in ends)])
 
 
 # --- ranking once, counting often -----------------------------------------------------------------------
@@ -306,7 +297,7 @@ def rank(samples: Samples) -> Ranking:
     """Sort the samples by score, stably."""
     fast = fast_backend(len(samples.score))
     if fast is not None:
-        return Ranking(samples, *fast.argsort_bits(*_bit_constants(samples.score)))
+        return Ranking(samples, *fast.argsort_bits(_bits(samples.score)))
     order = np.argsort(samples.score, kind="stable")
     ascending = samples.score[order]
     last = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), len(order) - 1)
