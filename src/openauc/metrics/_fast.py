@@ -143,7 +143,7 @@ def _pairs_in_cell(
             equal += np.searchsorted(scratch[begin:end], u, side="right") - below
         else:
             # The first candidate without a branch: most bins hold none or one.
-            candidate = scratch[np.uint64(min(begin, n - 1))]
+            candidate = scratch[min(begin, n - 1)]
             less += (end > begin) & (candidate < u)
             equal += (end > begin) & (candidate == u)
             for j in range(begin + 1, end):

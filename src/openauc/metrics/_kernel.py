@@ -133,10 +133,10 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
     else:
         unknown = check.is_label(y_true, unknown_label)
         kind = (y_true == y_pred).view(np.uint8)
-        kind[unknown] = UNKNOWN_KIND
+        np.maximum(kind, UNKNOWN_KIND * unknown.view(np.uint8), out=kind)
         smallest = int(y_true.min(initial=0)) if y_true.dtype.kind == "i" else 0
         if smallest == unknown_label:
-            smallest = int(y_true[~unknown].min(initial=0))
+            smallest = int(y_true[~unknown].min(initial=0)) if smallest < -1 else 0
         n_unknown = int(np.count_nonzero(unknown))
         n_correct = int(np.count_nonzero(kind == CORRECT))
     if smallest < 0:
