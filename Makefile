@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 FOR_RUN := $(VENV)/.for_run
 FOR_TESTS := $(VENV)/.for_tests
 
-.PHONY: run test check speed clean
+.PHONY: run test check docs speed clean
 
 run: $(FOR_RUN)  ## the main job: train and test all methods on the embedded digits, table in runs/digits
 	$(BIN)/openauc run digits --baseline ce_plus
 
-test: $(FOR_TESTS) lint  ## everything CI runs
+test: $(FOR_TESTS) lint docs  ## everything CI runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 check: $(FOR_TESTS) style  ## the fast part, under a minute
@@ -27,6 +27,10 @@ style: $(FOR_TESTS)
 
 lint: style
 	$(BIN)/python -m pytest --doctest-modules src/openauc
+
+docs: $(FOR_TESTS)  ## the documentation, docs/_build/index.html; its tutorials run, a warning is an error
+	rm -rf docs/generated/api
+	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
 
 speed: $(FOR_TESTS)  ## measure, and write benchmark/results/speed.*
 	$(BIN)/python benchmark/speed.py
@@ -46,4 +50,4 @@ $(FOR_TESTS): pyproject.toml constraints.txt | $(VENV)
 	touch $(FOR_RUN) $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf docs/_build docs/generated $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -167,11 +167,15 @@ def evaluate(
 
     Parameters
     ----------
-    y_true, y_pred, open_score : (N,) the triple; ``unknown_label`` marks unknown samples, higher score = more unknown.
-    metrics : what to compute; ``standard_metrics(ties=..., max_ofpr=...)`` changes options, ``{"mine": Metric(
-        function=f)}`` adds one's own.
-    level : of the intervals; None for values only.
-    rng, n_replicates : seed (or generator) and size of the bootstrap.
+    y_true, y_pred, open_score
+        (N,) the triple; ``unknown_label`` marks unknown samples, higher score = more unknown.
+    metrics
+        What to compute; ``standard_metrics(ties=..., max_ofpr=...)`` changes options,
+        ``{**METRICS, "mine": Metric(function=f)}`` adds one's own.
+    level
+        Of the intervals; None for values only.
+    rng, n_replicates
+        Seed (or generator) and size of the bootstrap.
 
     Examples
     --------

@@ -263,11 +263,17 @@ def compare(
 
     Parameters
     ----------
-    models : triples such as ``Predictions``, with equal ``y_true`` in equal order.
-    names : one per model; default "A", "B", ...
-    metrics : names in ``METRICS``, or a mapping of metrics of one's own.
-    baseline : compare every model with this one only, instead of all pairs.
+    models
+        Triples such as ``Predictions``, with equal ``y_true`` in equal order.
+    names
+        One per model; default "A", "B", ...
+    metrics
+        Names in ``METRICS``, or a mapping of metrics of one's own.
+    baseline
+        Compare every model with this one only, instead of all pairs.
 
+    Examples
+    --------
     >>> good, bad = ([0, 0, -1, -1], [0, 0, 0, 0], [1, 2, 3, 4]), ([0, 0, -1, -1], [0, 1, 0, 0], [1, 2, 3, 4])
     >>> compare(good, bad, metrics=["openauc"]).differences[0].difference
     0.5

@@ -52,6 +52,8 @@ def manifold_mixup(
         (M,) indices into the batch of the known sample in the same slot as each mixture: the sample itself
         for ``"full"``, its opposite in the first half for ``"half"``.
 
+    Examples
+    --------
     >>> features, target = torch.tensor([[0.0], [1.0], [4.0]]), torch.tensor([0, 0, 1])
     >>> mixed, kept = manifold_mixup(features, target, rng=np.random.default_rng(0))
     >>> kept.tolist(), mixed.shape  # slots that met the only sample of class 1

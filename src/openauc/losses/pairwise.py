@@ -35,6 +35,8 @@ class PairwiseAUCLoss(nn.Module):
         with all samples. Without an initialised process group it does nothing. Every process has to call the
         loss, empty-handed or not.
 
+    Examples
+    --------
     >>> PairwiseAUCLoss()(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5])).item()  # gaps 1 and 0
     0.5
     """
@@ -124,6 +126,8 @@ class OpenAUCLoss(nn.Module):
     pairwise
         How pairs are formed, priced and averaged; equal slots, square loss and number of pairs by default.
 
+    Examples
+    --------
     >>> loss = OpenAUCLoss()
     >>> known, unknown = torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5])
     >>> loss(known, unknown, correct=torch.tensor([True, False])).item()  # the gap of 1 is free

@@ -31,6 +31,8 @@ def squared_distance(features: Tensor, points: Tensor, *, per_class: int = 1) ->
     Tensor
         (B, K).
 
+    Examples
+    --------
     >>> squared_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0], [3.0, 4.0]])).tolist()
     [[12.5, 0.0]]
     """
@@ -84,6 +86,8 @@ def gcpl_loss(
     temperature, weight, smoothing
         T, :math:`\lambda`, and the label smoothing of the cross-entropy.
 
+    Examples
+    --------
     >>> import math
     >>> loss = gcpl_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
     >>> math.isclose(loss.item(), math.log(2), rel_tol=1e-6)
@@ -118,6 +122,8 @@ def rpl_loss(
     temperature, weight, smoothing
         As in :func:`gcpl_loss`.
 
+    Examples
+    --------
     >>> distance, target = torch.tensor([[2.0, 2.0]]), torch.tensor([0])
     >>> round(rpl_loss(distance, target, torch.tensor(0.0)).item(), 4)  # log 2 + 0.1 * 2^2
     1.0931
@@ -155,6 +161,8 @@ def arpl_loss(
     margin
         m, 1 in the public code; the printed formula has none.
 
+    Examples
+    --------
     >>> distance, dot, target = torch.tensor([[2.0, 2.0]]), torch.zeros(1, 2), torch.tensor([0])
     >>> round(arpl_loss(distance, dot, target, torch.tensor(0.0)).item(), 4)  # log 2 + 0.1 * (2 + 1)
     0.9931

@@ -31,6 +31,8 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float =
     ValueError
         If ``smoothing`` is no fraction, or is positive while there is no other class to give it to.
 
+    Examples
+    --------
     >>> import math, torch
     >>> logits = torch.tensor([[math.log(2.0), 0.0, 0.0]])  # probabilities 1/2, 1/4, 1/4
     >>> loss = smoothed_cross_entropy(logits, torch.tensor([0]), smoothing=0.5)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from openauc._validation import check_choice
 
 Surrogate = Callable[[Tensor], Tensor]
+"""What a gap costs: a function of r(unknown) - r(known), elementwise."""
 
 
 def square(t: Tensor, margin: float = 1.0) -> Tensor:
@@ -57,6 +58,7 @@ SURROGATES: dict[str, Callable[..., Tensor]] = {
     "squared_hinge": squared_hinge,
     "logistic": logistic,
 }
+"""Surrogates by name."""
 
 
 def make_surrogate(surrogate: str | Callable[..., Tensor], margin: float | None = None) -> Surrogate:
@@ -70,6 +72,8 @@ def make_surrogate(surrogate: str | Callable[..., Tensor], margin: float | None 
     margin
         ``None`` keeps the function's own default: 1 for the squares, 0 for the logistic loss.
 
+    Examples
+    --------
     >>> import torch
     >>> make_surrogate("square", margin=2.0)(torch.tensor(0.0)).item()
     4.0

@@ -41,6 +41,8 @@ def load_method(name: str) -> type[Method]:
     ValueError
         If there is no such method, or if the module does not end in ``METHOD = <a subclass of Method>``.
 
+    Examples
+    --------
     >>> load_method("openauc").__name__
     'OpenAUC'
     """

@@ -73,6 +73,7 @@ SCORES: dict[str, Score] = {
     "entropy": entropy,
     "margin": margin,
 }
+"""Open-set scores by name."""
 
 
 def make_score(score: str | Score) -> Score:

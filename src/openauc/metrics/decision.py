@@ -229,12 +229,14 @@ def _accepted(counts: DecisionCounts) -> NDArray[Any]:
 
 def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
     """Harmonic mean of precision and recall over the known classes."""
-    if average == "micro":  # precision c / a, recall c / n
-        return ratio(np.multiply(2.0, counts.correct), np.add(_accepted(counts), counts.n_known))
-    # A running total may round to a little more than the largest possible mean.
-    precision, recall = (
-        np.minimum(np.divide(total, counts.n_classes), 1.0) for total in (counts.precision_sum, counts.recall_sum)
-    )
+    if average == "macro":
+        # A running total may round to a little more than the largest possible mean.
+        precision, recall = (
+            np.minimum(np.divide(total, counts.n_classes), 1.0) for total in (counts.precision_sum, counts.recall_sum)
+        )
+    else:
+        precision = ratio(counts.correct, _accepted(counts))
+        recall = np.divide(counts.correct, counts.n_known)
     return ratio(2.0 * precision * recall, precision + recall)
 
 

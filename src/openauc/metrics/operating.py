@@ -77,18 +77,20 @@ def choose_threshold(
 
     Parameters
     ----------
-    target, value :
-        "known_acceptance": accept at least the share ``value`` of future known samples (needs no unknown sample).
-        The threshold is the :math:`\lceil (n+1)\,value \rceil`-th smallest known score: by exchangeability a new
-        known sample is accepted with probability at least ``value``, whatever the distribution, in finite samples
-        (split-conformal). With ``confidence`` it is the order statistic for which the acceptance rate is at least
-        ``value`` with that confidence over the draw of the validation set (a one-sided tolerance limit).
-        "unknown_recall": reject at least the share ``value`` of unknown samples, with the same two guarantees, valid
-        for unknowns *like those in the validation set*; no method can promise it for every unknown.
-        "macro_f_score", "micro_f_score", "youden_index": the threshold with the largest value (no guarantee).
-        "cost": the threshold with the smallest expected ``costs``.
-    confidence : see above; only for the first two targets.
-    costs : ``Costs`` or its fields, only for "cost".
+    target, value
+        - "known_acceptance": accept at least the share ``value`` of future known samples (needs no unknown sample).
+          The threshold is the :math:`\lceil (n+1)\,value \rceil`-th smallest known score: by exchangeability a new
+          known sample is accepted with probability at least ``value``, whatever the distribution, in finite samples
+          (split-conformal). With ``confidence`` it is the order statistic for which the acceptance rate is at least
+          ``value`` with that confidence over the draw of the validation set (a one-sided tolerance limit).
+        - "unknown_recall": reject at least the share ``value`` of unknown samples, with the same two guarantees,
+          valid for unknowns *like those in the validation set*; no method can promise it for every unknown.
+        - "macro_f_score", "micro_f_score", "youden_index": the threshold with the largest value (no guarantee).
+        - "cost": the threshold with the smallest expected ``costs``.
+    confidence
+        See above; only for the first two targets.
+    costs
+        ``Costs`` or its fields, only for "cost".
 
     Examples
     --------

@@ -180,18 +180,24 @@ def openauc_score(
 
     .. math:: \mathrm{OpenAUC} = \frac{1}{N_k N_u} \sum_{i,j} 1[y_i = h(x_i)] \, 1[r(x_j) > r(x_i)]
 
+    Undefined, hence an error, without known or without unknown samples.
+
     Parameters
     ----------
-    y_true : (N,) integers or strings; ``unknown_label`` marks the unknown samples.
-    y_pred : (N,) predicted known class; its value for unknown samples does not matter here.
-    open_score : (N,) r(x), higher = more unknown.
-    ties : credit of a pair with equal scores: "half" makes the value the area under ``oscr_curve``,
-        "strict" is the paper's ``>`` and gives nothing.
-    max_ofpr, min_ofpr : *partial OpenAUC*: only thresholds that accept a share of the unknown samples (OFPR)
-        between the two count; divided by the width of the range, so that 1 stays perfect.
-    unknown_label : the label of unknown samples.
-
-    Undefined, hence an error, without known or without unknown samples.
+    y_true
+        (N,) integers or strings; ``unknown_label`` marks the unknown samples.
+    y_pred
+        (N,) predicted known class; its value for unknown samples does not matter here.
+    open_score
+        (N,) r(x), higher = more unknown.
+    ties
+        Credit of a pair with equal scores: "half" makes the value the area under ``oscr_curve``, "strict" is
+        the paper's ``>`` and gives nothing.
+    max_ofpr, min_ofpr
+        *Partial OpenAUC*: only thresholds that accept a share of the unknown samples (OFPR) between the two
+        count; divided by the width of the range, so that 1 stays perfect.
+    unknown_label
+        The label of unknown samples.
 
     Examples
     --------
@@ -390,7 +396,7 @@ def acc_plus_auc_of(table: RankTable) -> Floats:
 def acc_times_auc(
     y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
 ) -> float:
-    """Closed-set accuracy times AUROC: an aggregate that Prop. 3 shows to be blind to their coupling.
+    """Closed-set accuracy times AUROC: an aggregate that Proposition 3 shows to be blind to their coupling.
 
     >>> acc_times_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     0.5555555555555556

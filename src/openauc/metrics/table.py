@@ -152,3 +152,4 @@ def _best_over_thresholds(name: str, label: str) -> Metric:
 
 
 METRICS: Mapping[str, Metric] = standard_metrics()
+"""What ``evaluate`` computes, by name."""

@@ -111,6 +111,7 @@ ARCHITECTURES: dict[str, type[VGG32] | type[ResNet50]] = {
 }
 LIBRARIES: dict[str, Callable[[str, int], Backbone]] = {"hf": from_transformers, "timm": from_timm}
 BACKBONES = (*ARCHITECTURES, *(f"{library}:NAME" for library in LIBRARIES))
+"""Names that :func:`make_backbone` understands."""
 
 
 def make_backbone(

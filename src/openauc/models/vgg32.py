@@ -76,7 +76,7 @@ class VGG32(Backbone):
 class VGG32ABN(VGG32):
     """VGG32 with two BatchNorms in place of each: branch 0 for real images, branch 1 for generated ones.
 
-    :func:`openauc.models.base.branch` selects; outside of it, and so at test time, branch 0 is in use.
+    :func:`openauc.models.branch` selects; outside of it, and so at test time, branch 0 is in use.
     """
 
     _norm = BranchedBatchNorm2d

@@ -92,7 +92,7 @@ class LazyImages:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The shape (N, S, S, 3) of the array that `images[:]` would decode."""
+        """The shape (N, S, S, 3) that all images have once decoded."""
         return (len(self), self.image_size, self.image_size, 3)
 
     def __len__(self) -> int:
@@ -122,6 +122,7 @@ class LazyImages:
 
 
 Images = NDArray[np.uint8] | LazyImages
+"""uint8, shape (N, H, W, 3): an array, or images that stay compressed until they are indexed."""
 
 
 def take(images: Images, index: NDArray[np.integer] | NDArray[np.bool_]) -> Images:
@@ -455,6 +456,7 @@ SOURCES: dict[str, Source] = {
     # The public code trains on FGVC-Aircraft's "trainval".
     "aircraft": ParquetSource(name="aircraft", hub=None, image_size=None, train=("trainval", "train")),
 }
+"""Where images come from, by name."""
 
 
 def get_source(source: str | Source) -> Source:

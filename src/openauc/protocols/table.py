@@ -106,6 +106,7 @@ PROTOCOLS: dict[str, Protocol] = {
         reference=_FINE_GRAINED,
     ),
 }
+"""Protocols by name, as `openauc list protocols` prints them."""
 
 
 def get_protocol(protocol: str | Protocol) -> Protocol:
