@@ -46,7 +46,7 @@ $(FOR_RUN): pyproject.toml constraints.txt | $(VENV)
 $(FOR_TESTS): pyproject.toml constraints.txt | $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
-		|| echo "no Chromium: the report's tests in a browser will be skipped"
+		|| echo "no Chromium: the report's tests in a browser will be skipped, or fail where CI is set"
 	touch $(FOR_RUN) $@
 
 clean:

@@ -62,3 +62,9 @@ def test_vector_output_and_a_style_that_stays_inside(pyplot) -> None:
     target = io.BytesIO()
     axes.figure.savefig(target, format="pdf")
     assert target.getvalue().startswith(b"%PDF")
+
+
+def test_a_legend_has_no_frame() -> None:
+    legend = evaluate(*TRIPLE, level=None).plot(label="mine").get_legend()
+    assert legend is not None
+    assert not legend.get_frame_on()

@@ -32,7 +32,6 @@ LOOK: dict[Any, Any] = {
     "axes.axisbelow": True,
     "grid.color": "#E6E6E6",
     "grid.linewidth": 0.7,
-    "legend.frameon": False,
 }
 
 
@@ -46,7 +45,8 @@ def draw_curve(
     axes.plot(x[finite], y[finite], color=color, linestyle=dashes, linewidth=1.8, solid_capstyle="round", label=label)
     axes.set(xlabel=x_label, ylabel=y_label)
     if label is not None:
-        axes.legend(loc="lower right")
+        # Given here, because a legend takes the style of its own moment and not that of its axes.
+        axes.legend(loc="lower right", frameon=False, fontsize=LOOK["font.size"])
     return axes
 
 

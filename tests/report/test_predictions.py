@@ -58,8 +58,10 @@ def test_the_slider_moves_the_numbers_of_the_api(position: int, open_page: Open)
         assert opened.number(f"#{name}") == pytest.approx(100 * value, abs=0.0501)
     matrix = openauc.confusion_matrix(*triple, threshold=threshold).matrix
     assert opened.number("#right_accepted") == np.trace(matrix[:-1, :-1])
-    assert opened.number("#known_rejected") == matrix[:-1, -1].sum()
-    assert opened.number("#unknown_rejected_count") == matrix[-1, -1]
+    assert opened.number("#right_refused") + opened.number("#wrong_refused") == matrix[:-1, -1].sum()
+    right = (triple.y_pred == triple.y_true) & (triple.y_true != -1)
+    assert opened.number("#right_refused") == (right & (triple.open_score > threshold)).sum()
+    assert opened.number("#unknown_refused") == matrix[-1, -1]
     taken = opened.page.locator("#classes tbody tr td:nth-child(6)").all_inner_texts()
     assert list(map(int, taken)) == matrix[-1, :-1].tolist()
 
@@ -71,8 +73,9 @@ def test_the_rule_decides_as_the_page_says(open_page: Open) -> None:
     scope = {"y_pred": triple.y_pred, "open_score": triple.open_score}
     exec(opened.text("#code"), scope)
     rejected = np.asarray(scope["labels"]) == -1
-    assert rejected[triple.y_true == -1].sum() == opened.number("#unknown_rejected_count")
-    assert rejected[triple.y_true != -1].sum() == opened.number("#known_rejected")
+    assert rejected[triple.y_true == -1].sum() == opened.number("#unknown_refused")
+    known = opened.number("#right_refused") + opened.number("#wrong_refused")
+    assert rejected[triple.y_true != -1].sum() == known
 
 
 def test_marks_move_with_the_slider_and_the_keyboard_works(open_page: Open) -> None:
@@ -146,7 +149,7 @@ def test_a_class_called_script_is_only_a_name(open_page: Open) -> None:
     )
     assert EVIL in opened.text("#classes tbody td")
     assert EVIL in opened.text("#origins tbody td")
-    assert EVIL in (opened.page.locator("#oscr svg").text_content() or "")
+    assert EVIL[:20] in (opened.page.locator("#oscr svg").text_content() or "")
     assert opened.page.title() != "taken"
     assert opened.complaints == []
 
@@ -170,7 +173,7 @@ def test_confidences_have_their_own_rule(open_page: Open) -> None:
     opened = open_page(report({"mine": triple}, flipped=True))
     opened.move_to(100)
     confidence = float(opened.text("#rule").partition("<")[2].replace("−", "-"))
-    assert (-triple.open_score[triple.y_true != -1] < confidence).sum() == opened.number("#known_rejected")
+    assert (-triple.open_score[triple.y_true == -1] < confidence).sum() == opened.number("#unknown_refused")
     assert "-confidence" in opened.text("#code")
 
 
@@ -193,6 +196,21 @@ def test_a_million_samples_open_within_three_seconds(open_page: Open) -> None:
     assert opened.complaints == []
 
 
+def test_no_chart_or_table_is_cut_off_in_print(open_page: Open) -> None:
+    triple = predictions()
+    names = {str(i): f"a class with quite a long name, number {i}" for i in range(4)}
+    models = {f"model {i}": predictions(gap=0.5 + 0.5 * i) for i in range(3)}
+    opened = open_page(report(models, class_names=names, origins={"model 2": np.where(triple.y_true < 0, "x", "y")}))
+    opened.page.emulate_media(media="print")
+    opened.page.set_viewport_size({"width": 688, "height": 1000})  # A4 less its margins
+    opened.page.wait_for_timeout(200)
+    beyond = opened.page.evaluate(
+        "[...document.querySelectorAll('svg, table, p, pre')].filter(e => e.getBoundingClientRect().right > 689)"
+        ".map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert beyond == []
+
+
 # --- without a browser ----------------------------------------------------------------------------------
 
 
@@ -206,6 +224,18 @@ def test_names_as_labels_and_a_label_of_ones_own() -> None:
     triple = Predictions.of(["cat", "dog", "other", "dog"], ["cat", "cat", "dog", "dog"], [0.1, 0.4, 0.9, 0.2])
     html = report({"mine": triple}, unknown_label="other")
     assert data_in(html)["models"][0]["classes"]["name"] == ["cat", "dog"]
+
+
+def test_the_best_model_comes_first() -> None:
+    html = report({"bad": predictions(gap=0.5), "good": predictions()})
+    assert [model["name"] for model in data_in(html)["models"]] == ["good", "bad"]
+    assert html.index("<h2>good</h2>") < html.index("<h2>bad</h2>")
+
+
+def test_large_inputs_have_fewer_replicates_unless_told_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openauc.report.predictions.MOST_DRAWS", 90_000)  # for 400 samples
+    assert "it rests on 225 replicates" in predictions_report({"mine": predictions()})
+    assert "it rests on 250 replicates" in predictions_report({"mine": predictions()}, n_replicates=250)
 
 
 def test_nothing_to_report() -> None:

@@ -69,7 +69,7 @@ def data_in(html: str) -> dict[str, Any]:
 @pytest.mark.parametrize("dark", [False, True])
 def test_opens_quietly_and_shows_everything(store: Store, open_page: Open, dark: bool) -> None:
     opened = open_page(store_report(store), dark=dark)
-    assert "leads on mnist with OpenAUC 94" in opened.text("h1")
+    assert "has the best OpenAUC on mnist, 94" in opened.text("h1")
     assert re.sub(r"\s+", " ", opened.text(".facts")) == "12 trials finished 1 trial failed 1 trial without a result"
     assert "paper 99.4" in opened.text(".results")
     assert opened.page.locator("#panel-0 circle").count() == 12
@@ -149,11 +149,11 @@ def test_headlines(tmp_path: Path) -> None:
     keep(one, spec("softmax", 0), 0.9)
     assert "softmax reaches OpenAUC 90.0\xa0% on mnist." in store_report(one)
     keep(one, spec("gcpl", 0), 0.9)
-    assert "leads on mnist with OpenAUC 90.0\xa0%." in store_report(one), "a tie has no second"
+    assert "softmax and gcpl have the best OpenAUC on mnist, 90.0\xa0%." in store_report(one)
     for protocol in ("cifar10", "svhn"):
         keep(one, spec("softmax", 0, protocol), 0.8)
         keep(one, spec("gcpl", 0, protocol), 0.7)
-    assert "softmax has the best OpenAUC in 2 of 3 columns." in store_report(one)
+    assert "softmax has the best OpenAUC in 3 of 3 columns." in store_report(one)
 
 
 def test_intervals_that_overlap_are_said_to(tmp_path: Path) -> None:
@@ -161,7 +161,26 @@ def test_intervals_that_overlap_are_said_to(tmp_path: Path) -> None:
     for split, (a, b) in enumerate([(0.90, 0.91), (0.92, 0.93), (0.91, 0.92)]):
         keep(store, spec("softmax", split), a)
         keep(store, spec("gcpl", split), b)
-    assert "their intervals overlap" in store_report(store)
+    assert "; the interval of softmax overlaps with it." in store_report(store)
+    for split in range(3):
+        keep(store, spec("rpl", split), 0.905 + 0.01 * split)
+    assert "; the intervals of 2 others overlap with it." in store_report(store)
+    for split in range(3):
+        keep(store, spec("arpl", split), 0.98 + 0.001 * split)
+    assert "arpl has the best OpenAUC on mnist, 98.1\xa0% (97.9 – 98.3); no other" in store_report(store)
+
+
+def test_unfinished_stores_say_so(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.plan([spec(method, split) for method in ("softmax", "gcpl") for split in range(2)])
+    keep(store, spec("softmax", 0), 0.9)
+    keep(store, spec("gcpl", 1), 0.8)
+    assert "2 trials have finished, too few to say who leads." in store_report(store)
+    keep(store, spec("gcpl", 0), 0.8)
+    keep(store, spec("softmax", 1), 0.9)
+    store.plan([spec("rpl", 0)])
+    assert "So far, softmax has the best OpenAUC on mnist" in store_report(store)
+    assert "softmax on mnist: 2 of 2 trials finished" in store_report(store)
 
 
 def test_a_log_that_is_being_written_and_one_that_diverged(tmp_path: Path) -> None:
@@ -170,6 +189,7 @@ def test_a_log_that_is_being_written_and_one_that_diverged(tmp_path: Path) -> No
     log = store.folder(spec("softmax", 0)) / "log.jsonl"
     rows = [{"epoch": e, "loss": float(e), "note": "text"} for e in range(1, 601)]
     rows[1]["loss"] = float("nan")
+    rows[9]["once"] = 1.0
     log.write_text("\n".join(map(json.dumps, rows)) + '\n{"epoch": 601, "lo')
     (history,) = data_in(store_report(store))["histories"]
     assert list(history["curves"]) == ["loss"]

@@ -15,7 +15,6 @@ from openauc.commands.scoring import (
     Level,
     LowerIsUnknown,
     PredColumn,
-    Replicates,
     ScoreColumn,
     Seed,
     UnknownLabel,
@@ -51,7 +50,10 @@ def report(
     score_column: ScoreColumn = "open_score",
     unknown_label: UnknownLabel = "-1",
     lower_is_unknown: LowerIsUnknown = False,
-    replicates: Replicates = 2000,
+    replicates: Annotated[
+        int | None,
+        typer.Option(help="Bootstrap replicates; else 2,000, and fewer beyond 100,000 samples."),
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store."""

@@ -62,7 +62,7 @@ class Names:
 
     def of(self, label: Any) -> str:
         """Name of a class."""
-        return self.classes.get(str(label), str(label))
+        return self.classes.get(str(label)) or str(label)
 
 
 def model_data(
@@ -91,6 +91,7 @@ def model_data(
             "n_known": samples.n_known,
             "n_unknown": samples.n_unknown,
             "openauc": evaluation.openauc,
+            "auroc": evaluation.values["auroc"],
             "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
             "band": _band(ranking.table, columns, level, seed),
             "best": {key: _best(evaluation.curves[key]) for key in LINES},

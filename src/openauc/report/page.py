@@ -49,7 +49,9 @@ def _environment() -> Environment:
     )
     # A NaN would be no JSON, and the browser would refuse all of the data.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters.update(percent=percent, signed=signed, interval=interval, p=p_value, format_count="{:,}".format)
+    environment.filters.update(
+        percent=percent, signed=signed, interval=interval, p=p_value, number=number, format_count="{:,}".format
+    )
     environment.globals["n_colors"] = N_COLORS
     return environment
 
@@ -91,6 +93,15 @@ def interval(bounds: tuple[float, float], digits: int = 1) -> str:
     '86.1 – 88.0'
     """
     return " – ".join(f"{100 * bound:z.{digits}f}".replace("-", "−") for bound in bounds)
+
+
+def number(value: float) -> str:
+    """A threshold, to five digits.
+
+    >>> number(-10.76764), number(float("-inf"))
+    ('−10.768', '−∞')
+    """
+    return f"{value:.5g}".replace("-", "−").replace("inf", "∞")
 
 
 def p_value(value: float) -> str:

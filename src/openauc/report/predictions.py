@@ -22,6 +22,11 @@ from openauc.uncertainty import Comparison, compare
 
 COMPARED = ("openauc", "auroc", "closed_set_accuracy")
 
+MOST_REPLICATES, LEAST_REPLICATES = 2000, 200
+MOST_DRAWS = 200_000_000
+"""A page of a million samples should not take minutes. With 200 replicates, chance moves the bound of an interval by
+about a twentieth of its width, and with that many samples the interval is narrow."""
+
 
 def predictions_report(
     models: Mapping[str, Predictions],
@@ -30,7 +35,7 @@ def predictions_report(
     origins: Mapping[str, ArrayLike] | None = None,
     level: float = 0.95,
     rng: int = 0,
-    n_replicates: int = 2000,
+    n_replicates: int | None = None,
     unknown_label: Label = UNKNOWN,
     flipped: bool = False,
     command: str = "",
@@ -40,13 +45,16 @@ def predictions_report(
     Parameters
     ----------
     models
-        Predictions by name of the model. Models on the same samples in the same order are also compared in pairs.
+        Predictions by name of the model; the page shows the best first. Models on the same samples in the same order
+        are also compared in pairs.
     class_names
         Label, as text, -> name of the class.
     origins
         Model -> (N,) real class of each sample, unknown ones included; tells which unknown class is taken for what.
-    level, rng, n_replicates, unknown_label
+    level, rng, unknown_label
         As for ``evaluate``.
+    n_replicates
+        Of the bootstrap. If None, 2,000, and fewer beyond 100,000 samples, down to 200. The page says how many.
     flipped
         The scores are confidences with their sign changed; the rule to copy is then given for the confidence.
     command
@@ -60,16 +68,20 @@ def predictions_report(
     """
     if not models:
         raise ValueError("there is nothing to report; pass the predictions of at least one model, by name.")
-    options: dict[str, Any] = {"level": level, "n_replicates": n_replicates, "unknown_label": unknown_label}
-    evaluations: dict[str, Evaluation] = {}
-    data, told = [], []
+    replicates = n_replicates
+    if replicates is None:
+        n_samples = max(len(predictions.y_true) for predictions in models.values())
+        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, MOST_DRAWS // n_samples))
+    options: dict[str, Any] = {"level": level, "n_replicates": replicates, "unknown_label": unknown_label}
+    made = []
     for name, predictions in models.items():
         names = _names(name, predictions, class_names, origins)
         evaluation, numbers = model_data(name, predictions, names=names, seed=rng, **options)
-        evaluations[name] = evaluation
-        data.append(numbers)
-        told.append(_told(name, predictions, evaluation, unknown_label))
-    comparison, obstacle = _compared(models, rng, options)
+        made.append((_told(name, predictions, evaluation, unknown_label), numbers))
+    made.sort(key=lambda model: -model[0].evaluation.openauc)
+    told, data = zip(*made, strict=True)
+    evaluations = {model.name: model.evaluation for model in told}
+    comparison, obstacle = _compared({name: models[name] for name in evaluations}, rng, options)
     return render(
         "predictions",
         {"models": data, "stories": [model.changes for model in told], "flipped": flipped, "level": level},
@@ -80,6 +92,7 @@ def predictions_report(
         comparison=comparison,
         obstacle=obstacle,
         level=level,
+        replicates=replicates,
         environment=environment(),
         command=command,
     )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from openauc._files import write_text
 from openauc.bench.rendering import Grid, layout
 from openauc.bench.store import Store
-from openauc.bench.summary import MEAN, Cell, Column, Scored, Summary, scored_trials, summarise, variants_of
+from openauc.bench.summary import MEAN, Cell, Column, Row, Scored, Summary, scored_trials, summarise, variants_of
 from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.metrics.table import METRICS
 from openauc.report.commands import command_of
@@ -121,34 +121,50 @@ def _headline(summary: Summary) -> str:
     """Who leads where; whether that is more than chance is for the table to say."""
     label = METRICS[summary.metric].label
     columns = [i for i, column in enumerate(summary.columns) if column != MEAN]
-    leaders = {i: row for i in columns for row in summary.rows if row.cells[i].rank == 1}
+    leaders = {i: found for i in columns if (found := [row for row in summary.rows if row.cells[i].rank == 1])}
     if not leaders:
         filled = [(row, i) for row in summary.rows for i in columns if row.cells[i].mean is not None]
         if not filled:
             return "No trial has finished yet."
         row, i = filled[0]
-        return f"{row.label} reaches {_value(row.cells[i], label)} on {summary.columns[i].label}."
-    if len(columns) > 1:
-        (name, wins), *_ = Counter(row.label for row in leaders.values()).most_common(1)
-        return f"{name} has the best {label} in {wins} of {len(columns)} columns."
-    (i, best), *_ = leaders.items()
-    second = next((row for row in summary.rows if row.cells[i].rank == 2), None)
-    sentence = f"{best.label} leads on {summary.columns[i].label} with {_value(best.cells[i], label)}"
-    if second is None:
-        return f"{sentence}."
-    return f"{sentence}, before {second.label} with {percent(second.cells[i].mean or 0.0)}{_overlap(best, second, i)}."
+        if any(other is not row for other, _ in filled):
+            n_trials = sum(other.cells[j].n_trials for other, j in filled)
+            return f"{n_trials} trials have finished, too few to say who leads."
+        return f"{row.label} reaches {label} {_value(row.cells[i])} on {summary.columns[i].label}."
+    so_far = "So far, " if any(row.cells[i].missing for row in summary.rows for i in columns) else ""
+    if len(leaders) > 1:
+        wins = Counter(row.label for found in leaders.values() for row in found)
+        most = max(wins.values())
+        names = [name for name, n in wins.items() if n == most]
+        return f"{so_far}{_have(names)} the best {label} in {most} of {len(leaders)} columns."
+    ((i, found),) = leaders.items()
+    best = found[0].cells[i]
+    names = [row.label for row in found]
+    others = [row for row in summary.rows if row.label not in names]
+    where = summary.columns[i].label
+    return f"{so_far}{_have(names)} the best {label} on {where}, {_value(best)}{_chance(best, others, i)}."
 
 
-def _value(cell: Cell, label: str) -> str:
+def _have(names: Sequence[str]) -> str:
+    """The subject of a sentence, with its verb."""
+    *most, last = names
+    return f"{', '.join(most)} and {last} have" if most else f"{last} has"
+
+
+def _value(cell: Cell) -> str:
     bounds = f" ({interval(cell.interval)})" if cell.interval is not None else ""
-    return f"{label} {percent(cell.mean or 0.0)}{bounds}"
+    return f"{percent(cell.mean or 0.0)}{bounds}"
 
 
-def _overlap(best: Any, second: Any, i: int) -> str:
-    one, other = best.cells[i].interval, second.cells[i].interval
-    if one is None or other is None:
+def _chance(best: Cell, others: Sequence[Row], i: int) -> str:
+    """How many of the others might be as good."""
+    bounds, reached = best.interval, [(row.label, row.cells[i].interval) for row in others]
+    if bounds is None or not any(other for _, other in reached):
         return ""
-    return "; their intervals overlap" if one.low <= other.high and other.low <= one.high else ""
+    near = [label for label, other in reached if other and other.low <= bounds.high and bounds.low <= other.high]
+    if len(near) > 1:
+        return f"; the intervals of {len(near)} others overlap with it"
+    return f"; the interval of {near[0]} overlaps with it" if near else "; no other interval reaches it"
 
 
 # --- charts ---------------------------------------------------------------------------------------------
@@ -215,13 +231,13 @@ def _read_log(file: Path) -> list[dict[str, Any]]:
 
 
 def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """Each logged quantity against the epoch; of a long training every second, third, ... epoch, and the last."""
+    """Each quantity logged twice or more against the epoch; of long trainings every second, third, ... and the last."""
     step = -(-len(log) // MOST_EPOCHS)
     shown = [row for i, row in enumerate(log) if i % step == 0 or i == len(log) - 1]
     curves = {}
     for name in dict.fromkeys(key for row in shown for key in row if key not in _NOT_CURVES):
         points = [(row["epoch"], row[name]) for row in shown if _is_number(row.get(name))]
-        if points:
+        if len(points) > 1:
             curves[name] = {"x": [x for x, _ in points], "y": [float(f"{y:.5g}") for _, y in points]}
     return curves
 
@@ -269,6 +285,7 @@ class _Details(NamedTuple):
     row: str
     column: str
     settings: str
+    finished: int
     trials: list[_Made]
     environments: list[str]
 
@@ -280,14 +297,19 @@ def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) 
             if column == MEAN or column.group is not None or cell.is_empty:
                 continue
             members = _of(rows[row.label], column)
-            environments = [t.finished.environment for t in members if t.finished and t.finished.environment]
+            finished = [trial.finished for trial in members if trial.finished]
             found.append(
                 _Details(
                     row.label,
                     column.label,
                     cell.settings,
+                    len(finished),
                     [_made(trial, store, page, metric) for trial in members],
-                    list(dict.fromkeys(" · ".join(f"{k} {v}" for k, v in e.items()) for e in environments)),
+                    list(
+                        dict.fromkeys(
+                            " · ".join(f"{k} {v}" for k, v in r.environment.items()) for r in finished if r.environment
+                        )
+                    ),
                 )
             )
     return found

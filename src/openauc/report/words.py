@@ -99,7 +99,7 @@ def _same_f_score(c: Construction) -> tuple[str, str]:
     fate = "accepts every unknown sample" if c.after["unknown_tpr"] == 0 else "accepts many more unknown samples"
     return (
         f"The same F-score, and it {fate}",
-        f"Let {c.n_exchanges:,} rejected unknown samples trade places with as many accepted but misclassified known "
+        f"Let {_samples(c, 'rejected unknown')} trade places with as many accepted but misclassified known "
         f"ones. Every class keeps its hits and its false alarms, so the F-score "
         f"stays at {percent(c.after['macro_f_score'])}. Unknown samples rejected go {_from_to(c, 'unknown_tpr')}. "
         f"{_openauc(c)}",
@@ -110,7 +110,7 @@ def _better_accuracy(c: Construction) -> tuple[str, str]:
     rose = c.after["normalized_accuracy"] > c.before["normalized_accuracy"]
     return (
         f"{'A better' if rose else 'The same'} normalized accuracy, and fewer unknown samples are rejected",
-        f"Accept {c.n_exchanges:,} rejected unknown samples, and each time set one known sample right. Normalized "
+        f"Accept {_samples(c, 'rejected unknown')}, and each time set one known sample right. Normalized "
         f"accuracy goes {_from_to(c, 'normalized_accuracy')}, unknown samples rejected {_from_to(c, 'unknown_tpr')}. "
         f"{_openauc(c)}",
     )
@@ -119,10 +119,14 @@ def _better_accuracy(c: Construction) -> tuple[str, str]:
 def _same_parts(c: Construction) -> tuple[str, str]:
     return (
         "The same accuracy and AUROC, and worse where both count",
-        f"Let {c.n_exchanges:,} misclassified known samples trade scores with correct ones, so that the mistakes are "
+        f"Let {_samples(c, 'misclassified known')} trade scores with correct ones, so that the mistakes are "
         f"accepted first. Accuracy stays at {percent(c.after['closed_set_accuracy'])} and AUROC at "
         f"{percent(c.after['auroc'])}, and so does whatever combines the two. {_openauc(c)}",
     )
+
+
+def _samples(c: Construction, kind: str) -> str:
+    return f"{c.n_exchanges:,} {kind} sample{'' if c.n_exchanges == 1 else 's'}"
 
 
 def _openauc(c: Construction) -> str:

@@ -2,7 +2,7 @@
 // The report on predictions. Every number shown is looked up in the data, never computed from others, save sums of counts.
 
 const { models, stories, flipped } = data;
-const METRICS = { macro_f_score: "F-score", youden_index: "Youden's index", normalized_accuracy: "normalized accuracy" };
+const METRICS = { macro_f_score: "macro F-score", youden_index: "Youden's index", normalized_accuracy: "normalized accuracy" };
 const DASHES = { macro_f_score: null, youden_index: "7 3", normalized_accuracy: "2 3" };
 const slider = $("threshold");
 let active = 0;
@@ -16,8 +16,8 @@ const readable = (t) => (typeof t === "string" ? (t === "inf" ? "∞" : "−∞"
 
 // --- curves of all models ----------------------------------------------------------------------------------
 
-function curves(id, key, xLabel, yLabel, value) {
-  const describe = (model) => `${model.name}${value(model)}`;
+function curves(id, key, area, xLabel, yLabel) {
+  const best = d3.sort(d3.range(models.length), (i) => -models[i][area]);
   chart(id, (width) => {
     const size = Math.min(width, 520);
     const marks = [...gridlines];
@@ -27,14 +27,14 @@ function curves(id, key, xLabel, yLabel, value) {
       if (key === "oscr") marks.push(Plot.areaY(model.band.x, { x: model.band.x, y1: model.band.low, y2: model.band.high, fill: color(i), fillOpacity: 0.16 }));
       marks.push(Plot.line(x, { x, y, stroke: color(i), strokeWidth: i === active ? 2.4 : 1.7, strokeLinejoin: "round" }));
     });
-    // Direct labels, one below the other where neither curve passes.
-    const letters = Math.floor((0.8 * size) / 7.5);
-    models.forEach((model, i) => marks.push(Plot.text([`${short(model.name, letters)}${value(model)}`], {
-      x: 0.985, y: 0.05 + 0.062 * (models.length - 1 - i), text: (d) => d, textAnchor: "end", fill: color(i), fontWeight: 600, fontSize: 13, stroke: "var(--paper)", strokeWidth: 4,
+    // The names, the largest area first, one below the other in the corner that good curves leave free.
+    const letters = Math.floor((0.55 * size) / 7.5);
+    best.forEach((i, rank) => marks.push(Plot.text([`${short(models[i].name, letters)} ${percent(models[i][area])}`], {
+      x: 0.985, y: 0.05 + 0.062 * (models.length - 1 - rank), text: (d) => d, textAnchor: "end", fill: color(i), fontWeight: 600, fontSize: 13, stroke: "var(--paper)", strokeWidth: 4,
     })));
     const figure = Plot.plot({
       width: size, height: Math.min(size, 460), marginLeft: 44, marginBottom: 40, style: STYLE,
-      ariaLabel: `${yLabel} against ${xLabel}`, ariaDescription: models.map(describe).join("; "),
+      ariaLabel: `${yLabel} against ${xLabel}`, ariaDescription: best.map((i) => `${models[i].name}: area ${percent(models[i][area])}`).join("; "),
       x: { ...share, label: `${xLabel} (%)`, labelAnchor: "center", labelArrow: "none", line: false, tickSize: 0 },
       y: { ...share, label: `${yLabel} (%)`, labelArrow: "none", tickSize: 0 },
       marks,
@@ -45,8 +45,8 @@ function curves(id, key, xLabel, yLabel, value) {
     return figure;
   });
 }
-curves("oscr", "oscr", "unknown samples accepted", "known samples accepted and right", (model) => ` ${percent(model.openauc)}`);
-curves("roc", "roc", "known samples rejected", "unknown samples rejected", () => "");
+curves("oscr", "oscr", "openauc", "unknown samples accepted", "known samples accepted and right");
+curves("roc", "roc", "auroc", "known samples rejected", "unknown samples rejected");
 
 // --- panels of the chosen model ------------------------------------------------------------------------------
 
@@ -55,22 +55,24 @@ chart("scores", (width) => {
   const bars = (heights, base, sign) => heights.map((h, i) => ({ x1: edges[i], x2: edges[i + 1], y1: sign * base[i], y2: sign * (base[i] + h) }));
   const zero = right.map(() => 0);
   const options = (fill) => ({ x1: "x1", x2: "x2", y1: "y1", y2: "y2", fill, insetLeft: 0.5, insetRight: 0.5 });
-  const top = Math.max(...right.map((h, i) => h + wrong[i])), bottom = Math.max(...unknown);
-  const label = (text, y, fill, dy, anchor = "end") => Plot.text([text], { x: anchor === "end" ? edges.at(-1) : edges[0], y, text: (d) => d, fill, dy, textAnchor: anchor, fontSize: 13, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 });
+  const known = right.map((h, i) => h + wrong[i]);
+  const top = d3.max(known), bottom = d3.max(unknown);
+  const emptier = (heights) => (d3.sum(heights.slice(0, 20)) <= d3.sum(heights.slice(-20)) ? "start" : "end");
+  const label = (text, y, fill, dy, anchor) => Plot.text([text], { x: anchor === "end" ? edges.at(-1) : edges[0], y, text: (d) => d, fill, dy, textAnchor: anchor, fontSize: 13, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 });
   const figure = Plot.plot({
     width, height: 330, marginLeft: 44, marginTop: 22, marginBottom: 40, style: STYLE,
     ariaLabel: "Histogram of open-set scores", ariaDescription: "Known samples above the axis, unknown samples below it; a line marks the threshold.",
     x: { label: flipped ? "open-set score, minus the confidence" : "open-set score", labelAnchor: "center", labelArrow: "none", tickSize: 0, domain: [edges[0], edges.at(-1)] },
-    y: { label: "share of its side (%)", labelArrow: "none", tickSize: 0, tickFormat: (v) => `${Math.abs(Math.round(1000 * v) / 10)}`, domain: [-1.12 * bottom, 1.12 * top], ticks: 6 },
+    y: { label: null, tickSize: 0, tickFormat: (v) => `${Math.abs(Math.round(1000 * v) / 10)} %`, domain: [-1.12 * bottom, 1.12 * top], ticks: 6 },
     marks: [
       Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 6 }),
       Plot.rect(bars(right, zero, 1), options("var(--right)")),
       Plot.rect(bars(wrong, right, 1), options("var(--wrong)")),
       Plot.rect(bars(unknown, zero, -1), options("var(--unknown)")),
       Plot.ruleY([0], { stroke: "var(--soft)" }),
-      label("known, class right", 1.12 * top, "var(--right)", 8, "start"),
-      label("known, class wrong", 1.12 * top, "var(--wrong)", 26, "start"),
-      label("unknown", -1.12 * bottom, "var(--unknown)", -8),
+      label("known, class right", 1.12 * top, "var(--right)", 8, emptier(known)),
+      label("known, class wrong", 1.12 * top, "var(--wrong)", 26, emptier(known)),
+      label("unknown", -1.12 * bottom, "var(--unknown)", -8, emptier(unknown)),
     ],
   });
   const move = cursor(figure, color(active));
@@ -81,7 +83,7 @@ chart("scores", (width) => {
     const at = finite(models[active].sweep.threshold[position]);
     move(at, null);
     const left = x.apply(Math.min(Math.max(at, edges[0]), edges.at(-1)));
-    accepted.attr("x", left - 6).attr("visibility", left > 120 ? "visible" : "hidden");
+    accepted.attr("x", left - 6).attr("visibility", left > 112 ? "visible" : "hidden");
     rejected.attr("x", left + 6).attr("visibility", left < width - 90 ? "visible" : "hidden");
   };
   moving.scores();
@@ -123,7 +125,7 @@ chart("figure1", (width) => {
       Plot.ruleY([model.openauc], { stroke: "var(--soft)", strokeDasharray: "1 4", strokeLinecap: "round", strokeWidth: 2 }),
       ...keys.map((key) => Plot.line(model.curves[key].x, { x: model.curves[key].x, y: model.curves[key].y, stroke: color(active), strokeWidth: 2, strokeDasharray: DASHES[key] })),
       Plot.dot(keys, { x: (key) => model.best[key][0], y: (key) => model.best[key][1], r: 6, stroke: color(active), strokeWidth: 2, fill: "var(--paper)" }),
-      ...labels(model, keys),
+      ...labels(model, keys, width),
     ],
   });
   const moves = keys.map(() => cursor(figure, color(active)));
@@ -132,8 +134,8 @@ chart("figure1", (width) => {
   return figure;
 });
 
-// Names on the lines of Figure 1, each where its line is farthest from the others.
-function labels(model, keys) {
+// Names beside the lines of Figure 1, each where nothing else is near.
+function labels(model, keys, width) {
   const heightAt = (key, x) => {
     const { x: xs, y: ys } = model.curves[key];
     const right = Math.min(Math.max(d3.bisectLeft(xs, x), 1), xs.length - 1);
@@ -144,18 +146,31 @@ function labels(model, keys) {
     { name: "OpenAUC", fill: "var(--soft)", height: () => model.openauc },
     ...keys.map((key) => ({ name: METRICS[key], fill: color(active), height: (x) => heightAt(key, x) })),
   ];
+  const placed = keys.map((key) => ({ x: model.best[key][0], y: model.best[key][1], half: 0.03 })); // the rings
   return lines.map((line) => {
-    const gap = (x) => d3.min(lines.filter((other) => other !== line), (other) => Math.abs(other.height(x) - line.height(x)));
-    const x = d3.greatest(d3.range(0.16, 0.86, 0.02), gap);
-    return Plot.text([line.name], { x, y: line.height(x), text: (d) => d, fill: line.fill, fontWeight: 600, fontSize: 12.5, stroke: "var(--paper)", strokeWidth: 5 });
+    const half = (4.2 * line.name.length) / (width - 56) + 0.02;
+    // Clear of its own line, and farther from the others, so that the name belongs to one only.
+    const room = ({ x, y }) => d3.min([
+      ...d3.range(x - half, x + half, 0.02).flatMap((at) => {
+        const own = Math.abs(line.height(at) - y);
+        return [Math.min(0.045, own), ...lines.filter((other) => other !== line).map((other) => Math.abs(other.height(at) - y) - own)];
+      }),
+      ...placed.filter((other) => Math.abs(other.x - x) < half + other.half).map((other) => Math.abs(other.y - y) / 2),
+    ]);
+    const spots = [0.05, -0.05, 0.09, -0.09, 0.13, -0.13].flatMap((above) => d3.range(half, 1 - half, 0.02).map((x) => ({ x, y: line.height(x) + above, half })).filter(({ y }) => y < 0.98));
+    const spot = d3.greatest(spots, room);
+    placed.push(spot);
+    return Plot.text([line.name], { x: spot.x, y: spot.y, text: (d) => d, fill: line.fill, fontWeight: 600, fontSize: 12.5, stroke: "var(--paper)", strokeWidth: 4 });
   });
 }
 
 stories.forEach((ofModel, i) => ofModel.forEach((changes, j) => chart(`story-${i}-${j}`, (width) => {
   const rows = changes.map(([metric, before, after]) => ({ metric, before, after, moved: Math.abs(after - before) > 1e-9 }));
-  const figure = (row, value, anchor, dx) => Plot.text([row], { x: value, y: "metric", text: () => (100 * value).toFixed(1), dx, textAnchor: anchor, fill: "var(--ink)", fontSize: 12 });
+  // As many digits as tell the two apart, as in the text.
+  const digits = ({ before, after }) => [1, 2, 3].find((d) => percent(before, d) !== percent(after, d)) ?? 4;
+  const figure = (row, value, anchor, dx) => Plot.text([row], { x: value, y: "metric", text: () => (100 * value).toFixed(row.moved ? digits(row) : 1), dx, textAnchor: anchor, fill: "var(--ink)", fontSize: 12 });
   return Plot.plot({
-    width, height: 26 + 44 * rows.length, marginLeft: 34, marginRight: 34, marginTop: 8, marginBottom: 24, style: STYLE,
+    width, height: 26 + 44 * rows.length, marginLeft: 34, marginRight: 44, marginTop: 8, marginBottom: 24, style: STYLE,
     ariaLabel: "Metrics before and after the exchange", ariaDescription: rows.map((r) => `${r.metric}: ${percent(r.before)} before, ${percent(r.after)} after`).join("; "),
     x: { ...share, domain: [0, Math.max(1, d3.max(rows, (r) => Math.max(r.before, r.after)))], label: null, tickSize: 0, tickFormat: (v) => `${Math.round(100 * v)}` },
     y: { axis: null, domain: rows.map((r) => r.metric) },
@@ -225,7 +240,12 @@ function fillTables() {
       cell(row, name, "name");
       cell(row, count(origins.size[i]));
       const setRejected = bar(row);
-      cell(row, origins.taken_for[i].map(([known, part]) => `${known} ${percent(part, 0)}`).join(", "), "name");
+      const taken = cell(row, "", "name");
+      origins.taken_for[i].forEach(([known, part], j) => {
+        const name = document.createElement("bdi"); // a name written from right to left turns nothing else around
+        name.textContent = known;
+        taken.append(j ? ", " : "", name, ` ${percent(part, 0)}`);
+      });
       updates.push(() => setRejected(1 - kept[i][position] / origins.size[i]));
     });
   }
@@ -262,11 +282,11 @@ function move() {
   const t = sweep.threshold[position];
   for (const key of ["known_accepted", "unknown_rejected", ...Object.keys(METRICS)]) $(key).textContent = percent(sweep[key][position]);
   const [right, wrong, unknown] = [sweep.right[position], sweep.wrong[position], sweep.unknown[position]];
-  $("right_accepted").textContent = count(right);
-  $("wrong_accepted").textContent = count(wrong);
-  $("known_rejected").textContent = count(n_known - right - wrong);
-  $("unknown_accepted").textContent = count(unknown);
-  $("unknown_rejected_count").textContent = count(n_unknown - unknown);
+  const allRight = sweep.right.at(-1);
+  for (const [key, accepted, all] of [["right", right, allRight], ["wrong", wrong, n_known - allRight], ["unknown", unknown, n_unknown]]) {
+    $(`${key}_accepted`).textContent = count(accepted);
+    $(`${key}_refused`).textContent = count(all - accepted);
+  }
   $("value").textContent = readable(t);
   slider.value = position;
   slider.setAttribute("aria-valuetext", `${readable(t)}: ${percent(sweep.known_accepted[position])} of known samples accepted, ${percent(sweep.unknown_rejected[position])} of unknown samples rejected`);

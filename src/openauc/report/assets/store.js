@@ -24,15 +24,16 @@ panels.forEach(({ title, lines }, k) => {
   const bounds = (item) => item.interval ?? [item.value ?? item.mean, item.value ?? item.mean];
   const finished = lines.map((line, i) => ({ ...line, y: i })).filter((line) => line.mean !== null);
   chart(`panel-${k}`, (width) => {
-    const room = Math.min(230, 0.34 * width), letters = Math.floor(room / 7);
+    const room = Math.min(16 + 7 * d3.max(lines, (line) => line.row.length), 320, 0.45 * width);
     return Plot.plot({
       width, height: 46 + 40 * lines.length, marginLeft: room, marginBottom: 36, marginTop: 6, marginRight: 14, style: STYLE,
       ariaLabel: `${data.metric} of every trial on ${title}`,
       ariaDescription: finished.map((line) => `${line.row}: mean ${percent(line.mean)} over ${line.trials.length} trials`).join("; "),
       x: { label: `${data.metric} (%)`, labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 5, nice: true, tickFormat: (v) => `${+(100 * v).toFixed(2)}` },
-      y: { domain: [lines.length - 0.5, -0.5], ticks: d3.range(lines.length), tickFormat: (i) => short(lines[i]?.row ?? "", letters), tickSize: 0, label: null },
+      y: { domain: [lines.length - 0.5, -0.5], axis: null },
       marks: [
         Plot.gridX({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+        Plot.axisY(d3.range(lines.length), { text: (i) => short(lines[i].row, Math.floor(room / 3)), lineWidth: room / 12 - 1, tickSize: 0, label: null }),
         Plot.ruleY(dots, { x1: (d) => bounds(d)[0], x2: (d) => bounds(d)[1], y: "y", stroke: (d) => rowColor(d.row), strokeOpacity: 0.35 }),
         Plot.dot(dots, { x: "value", y: "y", r: 3, fill: (d) => rowColor(d.row), fillOpacity: 0.75, title: (d) => `${d.row}\nsplit ${d.split}, seed ${d.seed}: ${percent(d.value)}` }),
         Plot.ruleX(finished, { x: "mean", y1: (d) => d.y - 0.36, y2: (d) => d.y + 0.36, stroke: (d) => rowColor(d.row), strokeWidth: 3, strokeLinecap: "round" }),
@@ -51,7 +52,7 @@ sensitivity.forEach(({ title, points }, k) => {
     width, height: 260, marginLeft: 48, marginBottom: 40, marginTop: 20, style: STYLE,
     ariaLabel: `${data.metric} against lambda, ${title}`, ariaDescription: points.map((p) => `lambda ${p.lam}: ${percent(p.mean)}`).join("; "),
     x: { type: "point", domain: points.map((p) => p.lam), label: "λ", labelAnchor: "center", labelArrow: "none", tickSize: 0 },
-    y: { label: `${data.metric} (%)`, labelArrow: "none", tickSize: 0, ticks: 5, nice: true, tickFormat: (v) => `${+(100 * v).toFixed(2)}` },
+    y: { label: `${data.metric} (%)`, labelArrow: "none", tickSize: 0, ticks: 5, nice: true, insetTop: 16, tickFormat: (v) => `${+(100 * v).toFixed(2)}` },
     marks: [
       Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
       Plot.areaY(band, { x: "lam", y1: (p) => Math.max(0, p.interval[0]), y2: (p) => Math.min(1, p.interval[1]), fill: color(0), fillOpacity: 0.14 }),
@@ -67,18 +68,24 @@ if (histories.length) {
   for (const name of new Set(histories.flatMap((history) => Object.keys(history.curves)))) select.add(new Option(name.replaceAll("_", " "), name));
   const draws = [...new Set(histories.map((history) => history.protocol))].map((protocol, k) => {
     place("histories", protocol, `history-${k}`);
+    // One small chart for each row, all with the same axes.
     return chart(`history-${k}`, (width) => {
       const shown = histories.filter((history) => history.protocol === protocol && history.curves[select.value]);
       const labels = [...new Set(shown.map((history) => history.row))];
+      const across = Math.max(1, Math.min(labels.length, Math.floor(width / 165)));
+      const facet = { fx: (d) => labels.indexOf(d.row) % across, fy: (d) => Math.floor(labels.indexOf(d.row) / across) };
+      const points = shown.flatMap(({ row, curves }, trial) => curves[select.value].x.map((x, i) => ({ row, trial, x, y: curves[select.value].y[i] })));
+      const names = labels.map((row) => ({ row }));
       return Plot.plot({
-        width, height: 300, marginLeft: 52, marginBottom: 40, marginTop: 20, style: STYLE,
+        width, height: 54 + 150 * Math.ceil(labels.length / across), marginLeft: 44, marginBottom: 40, marginTop: 4, style: STYLE,
         ariaLabel: `${select.value} during training on ${protocol}`, ariaDescription: `${shown.length} trainings of ${labels.join(", ")}`,
-        x: { label: "epoch", labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 6 },
-        y: { label: select.value.replaceAll("_", " "), labelArrow: "none", tickSize: 0, ticks: 5, nice: true },
+        x: { label: "epoch", labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 4 },
+        y: { label: null, tickSize: 0, ticks: 4, nice: true, insetTop: d3.max(labels, (row) => row.length) > width / across / 8 ? 34 : 18 },
+        fx: { axis: null, paddingInner: 0.12 }, fy: { axis: null, paddingInner: 0.14 },
         marks: [
-          Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
-          ...shown.map(({ row, curves }) => Plot.line(curves[select.value].x, { x: curves[select.value].x, y: curves[select.value].y, stroke: rowColor(row), strokeOpacity: 0.7, strokeWidth: 1.5, title: () => row })),
-          ...labels.map((label, i) => Plot.text([label], { frameAnchor: "top-right", text: (d) => short(d, 34), fill: rowColor(label), dy: 16 * i, fontSize: 12.5, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 })),
+          Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 4 }),
+          Plot.line(points, { ...facet, x: "x", y: "y", z: "trial", stroke: (d) => rowColor(d.row), strokeOpacity: 0.6, strokeWidth: 1.3 }),
+          Plot.text(names, { ...facet, frameAnchor: "top-left", text: (d) => short(d.row, Math.floor(width / across / 4)), lineWidth: width / across / 18, fill: (d) => rowColor(d.row), fontSize: width < 500 ? 11 : 12, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 }),
         ],
         color: { type: "identity" },
       });
