@@ -32,7 +32,7 @@ def test_python_example_runs(capsys) -> None:
 
 
 def test_files_it_points_to_exist() -> None:
-    targets = re.findall(r"\]\(([^)#]+)\)|`((?:examples|docs|benchmark)/[\w./]+)`", README)
-    paths = [path for pair in targets for path in pair if path and not path.startswith("http")]
+    targets = re.findall(r'\]\(([^)#]+)\)|`((?:examples|docs|benchmark)/[\w./]+)`|(?:src|srcset)="([^"]+)"', README)
+    paths = [path for found in targets for path in found if path and not path.startswith(("http", "docs/_build"))]
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
