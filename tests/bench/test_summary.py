@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from openauc.bench.summary import MEAN, Cell, Column, Summary, summarise
+from openauc.bench.summary import Cell, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.variants import MEAN, Column
 from openauc.training.recipe import recipe_for
 from openauc.uncertainty import holm
 

@@ -53,6 +53,7 @@ LAYERS = {
     "bench.selection": "N5.5",
     "bench.store": "N5.5",
     "bench.summary": "N5.8",
+    "bench.variants": "N5.7",
     "bench.rendering": "N5.9",
     "bench.figures": "N5.9",
     "bench.executors": "T5",

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from openauc._validation import check_choice
-from openauc.bench.summary import MEAN, Cell, Column, Paired, Row, Summary
+from openauc.bench.summary import Cell, Paired, Row, Summary
+from openauc.bench.variants import MEAN, Column
 from openauc.metrics.table import METRICS
 
 if TYPE_CHECKING:

@@ -6,47 +6,33 @@ the row's label says what it is.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from openauc._validation import check_choice, check_fraction
-from openauc.bench.paper import METHODS, Published, published, training_of
-from openauc.bench.selection import named_recipe
+from openauc.bench.paper import Published, published, training_of
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
 from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.variants import (
+    ARGUMENT,
+    BUDGET,
+    MEAN,
+    Column,
+    Scored,
+    find_baseline,
+    scored_trials,
+    setting_names,
+    telling_settings,
+    variants_of,
+)
 from openauc.metrics.table import METRICS
 from openauc.protocols import PROTOCOLS, get_protocol
-from openauc.training.recipe import default_backbone
 from openauc.uncertainty import Interval, holm
-
-
-class Column(NamedTuple):
-    """Where a cell's trials were scored.
-
-    ``held_out`` is the number of known classes that stood in for unknown ones, 0 on the test part; ``group`` a group of
-    unknown classes, None for all of them.
-    """
-
-    protocol: str
-    held_out: int = 0
-    group: str | None = None
-
-    @property
-    def label(self) -> str:
-        """Heading of the column."""
-        name = self.protocol if self.group is None else f"{self.protocol} {self.group}"
-        classes = "class" if self.held_out == 1 else "classes"
-        return f"{name} ({self.held_out} held-out {classes})" if self.held_out else name
-
-
-MEAN = Column("mean")
-"""Unweighted mean over the protocols, for rows that have all of them with all their splits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +179,7 @@ def summarise(
         raise ValueError("there is no result to summarise; run some trials first.")
     variants = variants_of(trials)
     if baseline is not None:
-        baseline = _find_baseline(baseline, variants)
+        baseline = find_baseline(baseline, variants)
     columns = _columns(trials)
     cells = {
         column: _column_cells(column, variants, metric=metric, baseline=baseline, level=level) for column in columns
@@ -213,115 +199,6 @@ def summarise(
         rows=rows,
         notes=tuple(_notes(trials, cells)),
     )
-
-
-# --- trials and what tells them apart -------------------------------------------------------------------
-
-
-class Scored(NamedTuple):
-    spec: TrialSpec
-    result: TrialResult | None
-    settings: Mapping[str, str]
-    scored_on: Column
-
-    @property
-    def finished(self) -> TrialResult | None:
-        return self.result if self.result is not None and self.result.error is None else None
-
-
-def scored_trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) -> list[Scored]:
-    found: dict[Any, Scored] = {}
-    candidates: list[tuple[TrialSpec, TrialResult | None]] = [(spec, None) for spec in planned]
-    candidates += ((result.spec, result) for result in results)
-    for spec, result in candidates:
-        settings, scored_on = _settings(spec), Column(spec.protocol, spec.pseudo_unknown)
-        key = (scored_on, spec.split, spec.method, spec.seed, *settings.items())
-        if key not in found or not (found[key].finished and result is not None and result.error):
-            found[key] = Scored(spec, result, settings, scored_on)
-    return list(found.values())
-
-
-_BUDGET: dict[str, tuple[str, ...]] = {"recipe": (), "epochs": ("recipe",), "width": (), "train_images": ()}
-"""Settings that must not differ unseen between methods, each with the setting it may follow from."""
-
-_ARGUMENT = "method_args."
-
-
-def _settings(spec: TrialSpec) -> dict[str, str]:
-    """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
-    recipe, changed = named_recipe(spec.recipe, spec.protocol, spec.method)
-    settings = {f"{_ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
-    settings["recipe"] = recipe
-    settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
-    settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
-    settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
-    settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
-    if spec.backbone != default_backbone(spec.method, spec.recipe.image_size):
-        settings["backbone"] = spec.backbone
-    if spec.weights is not None:
-        settings["weights"] = f"weights {spec.weights}"
-    if spec.validation:
-        settings["validation"] = f"{spec.validation:.4g} of the training part held out"
-    return settings
-
-
-def _plain(value: Any) -> str:
-    """The same text for 1 and 1.0."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def variants_of(trials: Sequence[Scored]) -> dict[str, list[Scored]]:
-    """Trials by row, in the paper's order of methods; the label names what tells a row from others."""
-    shown = _telling_settings(trials)
-    rows: dict[str, list[Scored]] = defaultdict(list)
-    for trial in trials:
-        rows[_label(trial, shown[trial.spec.method])].append(trial)
-    return dict(sorted(rows.items(), key=lambda row: _row_order(row[1][0].spec.method, row[0])))
-
-
-def _telling_settings(trials: Sequence[Scored]) -> dict[str, list[str]]:
-    """By method, the settings that differ among trials scored on the same data.
-
-    Settings of the budget count when they differ between any two rows, others when they do within the method.
-    """
-    shown: dict[str, list[str]] = {trial.spec.method: [] for trial in trials}
-    for name in _names(trials):
-        values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
-        for trial in trials:
-            context = [trial.settings[other] for other in _BUDGET[name]] if name in _BUDGET else [trial.spec.method]
-            values[(trial.scored_on, *context)].add(trial.settings.get(name, ""))
-        differing = [context for (_, *context), found in values.items() if len(found) > 1]
-        for method in shown:
-            if [method] in differing or (name in _BUDGET and differing):
-                shown[method].append(name)
-    return shown
-
-
-def _names(trials: Iterable[Scored]) -> list[str]:
-    return list(dict.fromkeys(name for trial in trials for name in trial.settings))
-
-
-def _label(trial: Scored, shown: Iterable[str]) -> str:
-    phrases = {name: trial.settings[name] for name in shown if name in trial.settings}
-    options = ", ".join(phrase for name, phrase in phrases.items() if name.startswith(_ARGUMENT))
-    others = ", ".join(phrase for name, phrase in phrases.items() if not name.startswith(_ARGUMENT))
-    return trial.spec.method + (f" {options}" if options else "") + (f" ({others})" if others else "")
-
-
-def _row_order(method: str, label: str) -> tuple[Any, ...]:
-    place = METHODS.index(method) if method in METHODS else len(METHODS)
-    # Numbers by size: lam=2 before lam=10.
-    words = re.split(r"(\d+(?:\.\d+)?)", label.removeprefix(method))
-    return place, method, [float(word) if i % 2 else word for i, word in enumerate(words)]
-
-
-def _find_baseline(name: str, variants: Mapping[str, Sequence[Scored]]) -> str:
-    if name in variants:
-        return name
-    labels = [label for label, members in variants.items() if members[0].spec.method == name]
-    if len(labels) > 1:
-        raise ValueError(f"baseline {name!r} could be any of {', '.join(map(repr, labels))}; name one of them.")
-    return labels[0] if labels else check_choice("baseline", name, variants)
 
 
 # --- columns and cells ----------------------------------------------------------------------------------
@@ -524,15 +401,15 @@ def _span(numbers: Iterable[int]) -> str:
 
 def _training_notes(trials: Sequence[Scored]) -> Iterable[str]:
     """Settings that no label shows: those of all rows once, then those of single methods."""
-    shown = _telling_settings(trials)
-    budget = [_explained(trials, name) for name in _BUDGET if not any(name in names for names in shown.values())]
+    shown = telling_settings(trials)
+    budget = [_explained(trials, name) for name in BUDGET if not any(name in names for names in shown.values())]
     options: dict[str, list[str]] = {method: [] for method in shown}
     others: dict[str, list[str]] = {method: [] for method in shown}
     for method, names in shown.items():
         members = [trial for trial in trials if trial.spec.method == method]
-        for name in _names(members):
-            if name not in _BUDGET and name not in names:
-                (options if name.startswith(_ARGUMENT) else others)[method].append(_explained(members, name))
+        for name in setting_names(members):
+            if name not in BUDGET and name not in names:
+                (options if name.startswith(ARGUMENT) else others)[method].append(_explained(members, name))
     everywhere = [text for text in next(iter(others.values())) if all(text in texts for texts in others.values())]
     if budget or everywhere:
         yield f"Trained with {', '.join(budget + everywhere)}."

@@ -14,8 +14,9 @@ from urllib.parse import quote
 from openauc._files import write_text
 from openauc.bench.rendering import Grid, layout
 from openauc.bench.store import Store
-from openauc.bench.summary import MEAN, Cell, Column, Row, Scored, Summary, scored_trials, summarise, variants_of
+from openauc.bench.summary import Cell, Row, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
 from openauc.metrics.table import METRICS
 from openauc.report.commands import command_of
 from openauc.report.page import interval, percent, render

@@ -1,0 +1,147 @@
+"""Which trials are repetitions of one another, and how to name those that are not.
+
+Trials of one variant differ in split and seed only; whatever else differs, above all the budget, makes another variant,
+and its label says what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from openauc._validation import check_choice
+from openauc.bench.paper import METHODS
+from openauc.bench.selection import named_recipe
+from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.training.recipe import default_backbone
+
+
+class Column(NamedTuple):
+    """Where a cell's trials were scored.
+
+    ``held_out`` is the number of known classes that stood in for unknown ones, 0 on the test part; ``group`` a group of
+    unknown classes, None for all of them.
+    """
+
+    protocol: str
+    held_out: int = 0
+    group: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Heading of the column."""
+        name = self.protocol if self.group is None else f"{self.protocol} {self.group}"
+        classes = "class" if self.held_out == 1 else "classes"
+        return f"{name} ({self.held_out} held-out {classes})" if self.held_out else name
+
+
+MEAN = Column("mean")
+"""Unweighted mean over the protocols, for rows that have all of them with all their splits."""
+
+
+class Scored(NamedTuple):
+    spec: TrialSpec
+    result: TrialResult | None
+    settings: Mapping[str, str]
+    scored_on: Column
+
+    @property
+    def finished(self) -> TrialResult | None:
+        return self.result if self.result is not None and self.result.error is None else None
+
+
+def scored_trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) -> list[Scored]:
+    found: dict[Any, Scored] = {}
+    candidates: list[tuple[TrialSpec, TrialResult | None]] = [(spec, None) for spec in planned]
+    candidates += ((result.spec, result) for result in results)
+    for spec, result in candidates:
+        settings, scored_on = _settings(spec), Column(spec.protocol, spec.pseudo_unknown)
+        key = (scored_on, spec.split, spec.method, spec.seed, *settings.items())
+        if key not in found or not (found[key].finished and result is not None and result.error):
+            found[key] = Scored(spec, result, settings, scored_on)
+    return list(found.values())
+
+
+BUDGET: dict[str, tuple[str, ...]] = {"recipe": (), "epochs": ("recipe",), "width": (), "train_images": ()}
+"""Settings that must not differ unseen between methods, each with the setting it may follow from."""
+
+ARGUMENT = "method_args."
+
+
+def _settings(spec: TrialSpec) -> dict[str, str]:
+    """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
+    recipe, changed = named_recipe(spec.recipe, spec.protocol, spec.method)
+    settings = {f"{ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
+    settings["recipe"] = recipe
+    settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
+    settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
+    settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
+    settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
+    if spec.backbone != default_backbone(spec.method, spec.recipe.image_size):
+        settings["backbone"] = spec.backbone
+    if spec.weights is not None:
+        settings["weights"] = f"weights {spec.weights}"
+    if spec.validation:
+        settings["validation"] = f"{spec.validation:.4g} of the training part held out"
+    return settings
+
+
+def _plain(value: Any) -> str:
+    """The same text for 1 and 1.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def variants_of(trials: Sequence[Scored]) -> dict[str, list[Scored]]:
+    """Trials by row, in the paper's order of methods; the label names what tells a row from others."""
+    shown = telling_settings(trials)
+    rows: dict[str, list[Scored]] = defaultdict(list)
+    for trial in trials:
+        rows[_label(trial, shown[trial.spec.method])].append(trial)
+    return dict(sorted(rows.items(), key=lambda row: _row_order(row[1][0].spec.method, row[0])))
+
+
+def telling_settings(trials: Sequence[Scored]) -> dict[str, list[str]]:
+    """By method, the settings that differ among trials scored on the same data.
+
+    Settings of the budget count when they differ between any two rows, others when they do within the method.
+    """
+    shown: dict[str, list[str]] = {trial.spec.method: [] for trial in trials}
+    for name in setting_names(trials):
+        values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+        for trial in trials:
+            context = [trial.settings[other] for other in BUDGET[name]] if name in BUDGET else [trial.spec.method]
+            values[(trial.scored_on, *context)].add(trial.settings.get(name, ""))
+        differing = [context for (_, *context), found in values.items() if len(found) > 1]
+        for method in shown:
+            if [method] in differing or (name in BUDGET and differing):
+                shown[method].append(name)
+    return shown
+
+
+def setting_names(trials: Iterable[Scored]) -> list[str]:
+    return list(dict.fromkeys(name for trial in trials for name in trial.settings))
+
+
+def _label(trial: Scored, shown: Iterable[str]) -> str:
+    phrases = {name: trial.settings[name] for name in shown if name in trial.settings}
+    options = ", ".join(phrase for name, phrase in phrases.items() if name.startswith(ARGUMENT))
+    others = ", ".join(phrase for name, phrase in phrases.items() if not name.startswith(ARGUMENT))
+    return trial.spec.method + (f" {options}" if options else "") + (f" ({others})" if others else "")
+
+
+def _row_order(method: str, label: str) -> tuple[Any, ...]:
+    place = METHODS.index(method) if method in METHODS else len(METHODS)
+    # Numbers by size: lam=2 before lam=10.
+    words = re.split(r"(\d+(?:\.\d+)?)", label.removeprefix(method))
+    return place, method, [float(word) if i % 2 else word for i, word in enumerate(words)]
+
+
+def find_baseline(name: str, variants: Mapping[str, Sequence[Scored]]) -> str:
+    if name in variants:
+        return name
+    labels = [label for label, members in variants.items() if members[0].spec.method == name]
+    if len(labels) > 1:
+        raise ValueError(f"baseline {name!r} could be any of {', '.join(map(repr, labels))}; name one of them.")
+    return labels[0] if labels else check_choice("baseline", name, variants)
