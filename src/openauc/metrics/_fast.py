@@ -67,16 +67,20 @@ def histogram(bits: Array, kind: Array, low: Any, shift: Any, counts: Array) -> 
 
 
 @njit(nogil=True, cache=True)
-def scatter(bits: Array, kind: Array, low: Any, shift: Any, first_kind: int, position: Array, keys: Array) -> None:
-    """Write the keys of all kinds from ``first_kind`` on to their cells, beginning at ``position``."""
+def scatter(bits: Array, kind: Array, low: Any, shift: Any, first_kind: int, position: Array, places: Array) -> None:
+    """Sort the keys of all kinds from ``first_kind`` on into cells, beginning at ``position``.
+
+    What is written is the place of a key in its cell, its last ``shift`` bits: often half the memory of the score.
+    """
     largest = np.int64(np.iinfo(bits.dtype).max)
+    mask = (np.uint64(1) << shift) - np.uint64(1)
     for i in range(len(bits)):
         k = kind[i]
         if k >= first_kind:
-            key = key_of(bits[i], largest)
-            cell = (np.uint64(key) - low) >> shift
+            key = np.uint64(key_of(bits[i], largest)) - low
+            cell = key >> shift
             at = position[k, cell]
-            keys[np.uint64(at)] = key  # numba tests a signed index for being negative
+            places[np.uint64(at)] = key & mask  # numba tests a signed index for being negative
             position[k, cell] = at + 1
 
 
@@ -89,10 +93,8 @@ def _is_sorted(values: Array) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _pairs_in_cell(
-    known: Array, unknown: Array, scratch: Array, low: Any, shift: Any, starts: Array
-) -> tuple[int, int]:
-    """Number of pairs known < unknown and known == unknown among the keys of one cell."""
+def _pairs_in_cell(known: Array, unknown: Array, scratch: Array, shift: Any, starts: Array) -> tuple[int, int]:
+    """Number of pairs known < unknown and known == unknown among the places of one cell."""
     n = len(known)
     if shift == 0:  # a cell holds one value only
         return 0, n * len(unknown)
@@ -104,18 +106,17 @@ def _pairs_in_cell(
                 equal += k == u
         return less, equal
 
-    # Counting sort of the known keys into about twice as many bins as there are keys.
+    # Counting sort of the known places into about twice as many bins as there are places.
     bits = 5
     while bits < _BIN_BITS and (1 << bits) < 2 * n:
         bits += 1
     bits = min(bits, np.int64(shift))
     bin_shift = shift - np.uint64(bits)
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     n_bins = 1 << bits
     one, two = np.uint64(1), np.uint64(2)
     starts[: n_bins + 2] = 0
     for k in known:
-        starts[(((np.uint64(np.int64(k)) - low) >> bin_shift) & mask) + two] += 1
+        starts[(np.uint64(k) >> bin_shift) + two] += 1
     widest, total = 0, 0
     for b in range(2, n_bins + 2):
         count = np.int64(starts[b])
@@ -123,7 +124,7 @@ def _pairs_in_cell(
         total += count
         starts[b] = total
     for k in known:  # leaves starts[b] at the beginning of bin b
-        b = (((np.uint64(np.int64(k)) - low) >> bin_shift) & mask) + one
+        b = (np.uint64(k) >> bin_shift) + one
         at = starts[b]
         scratch[at] = k
         starts[b] = at + one
@@ -134,7 +135,7 @@ def _pairs_in_cell(
                 crowded.sort()
 
     for u in unknown:
-        b = ((np.uint64(np.int64(u)) - low) >> bin_shift) & mask
+        b = np.uint64(u) >> bin_shift
         begin, end = np.int64(starts[b]), np.int64(starts[b + one])
         less += begin
         if end - begin > _FEW:
@@ -154,16 +155,9 @@ def _pairs_in_cell(
 
 @njit(nogil=True, cache=True)
 def count_cells(
-    known: Array,
-    unknown: Array,
-    known_start: Array,
-    unknown_start: Array,
-    first: int,
-    last: int,
-    low: Any,
-    shift: Any,
+    known: Array, unknown: Array, known_start: Array, unknown_start: Array, first: int, last: int, shift: Any
 ) -> tuple[int, int]:
-    """Number of pairs known < unknown and known == unknown, for the unknown keys in cells first..last-1."""
+    """Number of pairs known < unknown and known == unknown, for the unknown samples in cells first..last-1."""
     starts = np.zeros((1 << _BIN_BITS) + 2, dtype=np.uint32)
     widest = 0
     for cell in range(first, last):
@@ -177,7 +171,7 @@ def count_cells(
             continue
         less += a * (d - c)
         if a < b:
-            in_cell = _pairs_in_cell(known[a:b], unknown[c:d], scratch, low, shift, starts)
+            in_cell = _pairs_in_cell(known[a:b], unknown[c:d], scratch, shift, starts)
             less += in_cell[0]
             equal += in_cell[1]
     return less, equal

@@ -35,7 +35,7 @@ _LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy nee
 _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
 _CHUNK = 1 << 20
-_CELL_BITS = 14  # at most: cells few enough to scatter into, small enough to stay in the cache
+_CELL_BITS = 15  # at most: few enough cells to scatter into, and 16 bits left of most ranges of float32
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
@@ -192,13 +192,13 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     cell_bits = min(_CELL_BITS, max(4, len(bits).bit_length() - 8))
     shift = max(0, (high - low).bit_length() - cell_bits)
     n_cells = ((high - low) >> shift) + 1
-    place = (np.uint64(low % 2**64), np.uint64(shift))
+    grid = (np.uint64(low % 2**64), np.uint64(shift))
 
     counts = np.zeros((len(chunks), 3, n_cells), dtype=np.int64)
-    in_threads(lambda i: fast.histogram(bits[chunks[i]], samples.kind[chunks[i]], *place, counts[i]), len(chunks))
+    in_threads(lambda i: fast.histogram(bits[chunks[i]], samples.kind[chunks[i]], *grid, counts[i]), len(chunks))
     if not with_wrong:
         counts[:, WRONG] = 0
-    # Keys lie cell by cell, the known side before the unknown one; within a cell wrong before correct, chunk by chunk.
+    # Places lie cell by cell, the known side before the unknown one; within a cell wrong before correct, chunk by chunk.
     per_cell = counts.sum(axis=0)
     known_start, unknown_start = (
         np.concatenate([[0], np.cumsum(side)]) for side in (per_cell[WRONG] + per_cell[CORRECT], per_cell[UNKNOWN_KIND])
@@ -206,21 +206,20 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     n_known = int(known_start[-1])
     first = np.stack([known_start[:-1], known_start[:-1] + per_cell[WRONG], n_known + unknown_start[:-1]])
     positions = first + np.cumsum(counts, axis=0) - counts
-    keys = np.empty(n_known + int(unknown_start[-1]), dtype=bits.dtype)
+    places = np.empty(n_known + int(unknown_start[-1]), dtype=np.min_scalar_type((1 << shift) - 1))
     first_kind = WRONG if with_wrong else CORRECT
 
     def scatter(i: int) -> None:
-        fast.scatter(bits[chunks[i]], samples.kind[chunks[i]], *place, first_kind, positions[i], keys)
+        fast.scatter(bits[chunks[i]], samples.kind[chunks[i]], *grid, first_kind, positions[i], places)
 
     in_threads(scatter, len(chunks))
-    # Each thread takes neighbouring cells that hold about the same number of keys.
-    shares = np.linspace(0, len(keys), len(chunks) + 1)[1:-1]
+    # Each thread takes neighbouring cells that hold about the same number of samples.
+    shares = np.linspace(0, len(places), len(chunks) + 1)[1:-1]
     edges = [0, *np.searchsorted(known_start + unknown_start, shares).tolist(), n_cells]
 
     def count_cells(i: int) -> tuple[int, int]:
-        known, unknown = keys[:n_known], keys[n_known:]
-        cells = (known_start, unknown_start, edges[i], edges[i + 1])
-        less, equal = fast.count_cells(known, unknown, *cells, *place)
+        sides = (places[:n_known], places[n_known:], known_start, unknown_start)
+        less, equal = fast.count_cells(*sides, edges[i], edges[i + 1], grid[1])
         return int(less), int(equal)
 
     results = in_threads(count_cells, len(chunks))
