@@ -198,7 +198,7 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     in_threads(lambda i: fast.histogram(bits[chunks[i]], samples.kind[chunks[i]], *grid, counts[i]), len(chunks))
     if not with_wrong:
         counts[:, WRONG] = 0
-    # Places lie cell by cell, the known side before the unknown one; within a cell wrong before correct, chunk by chunk.
+    # Places lie cell by cell, known side before unknown one; within a cell wrong before correct, chunk by chunk.
     per_cell = counts.sum(axis=0)
     known_start, unknown_start = (
         np.concatenate([[0], np.cumsum(side)]) for side in (per_cell[WRONG] + per_cell[CORRECT], per_cell[UNKNOWN_KIND])
