@@ -2,7 +2,8 @@
 
 `python benchmark/speed.py [metrics|learning] [--quick]`, both sections when none is named.
 
-Both sides of a ratio are timed in turn, several times, and the ratio is that of the medians. Results go to
+Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: what a shared machine
+does besides only adds to a time. Results go to
 `benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one section keeps
 the other one as it was.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def simulated(n_known: int, n_unknown: int, n_classes: int, dtype: type = np.flo
 
 
 def in_turn(repeats: int, *functions: Callable[[], object]) -> list[float]:
-    """Median seconds of each function, called in turn after one warm-up call."""
+    """Seconds of the fastest call of each function, called in turn after one warm-up call."""
     seconds: list[list[float]] = [[] for _ in functions]
     for function in functions:
         function()
@@ -80,7 +80,7 @@ def in_turn(repeats: int, *functions: Callable[[], object]) -> list[float]:
             start = time.perf_counter()
             function()
             times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in seconds]
+    return [min(times) for times in seconds]
 
 
 @contextmanager
@@ -364,7 +364,7 @@ def table(sections: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Speed",
         "",
-        "Written by `benchmark/speed.py`. Seconds are medians; both sides of a ratio come from one run.",
+        "Written by `benchmark/speed.py`. Seconds are those of the fastest call; both sides of a ratio come from one run.",
         "",
     ]
     for name, section in sections.items():
