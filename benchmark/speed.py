@@ -2,10 +2,9 @@
 
 `python benchmark/speed.py [metrics|learning] [--quick]`, both sections when none is named.
 
-Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: what a shared machine
-does besides only adds to a time. Results go to
-`benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one section keeps
-the other one as it was.
+Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: whatever else a
+machine does only adds to a time. Results go to `benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this
+program only; a run of one section keeps the other one as it was.
 """
 
 from __future__ import annotations
@@ -364,7 +363,7 @@ def table(sections: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Speed",
         "",
-        "Written by `benchmark/speed.py`. Seconds are those of the fastest call; both sides of a ratio come from one run.",
+        "Written by `benchmark/speed.py`. Seconds of the fastest of several calls; both sides of a ratio from one run.",
         "",
     ]
     for name, section in sections.items():
