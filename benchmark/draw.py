@@ -14,7 +14,7 @@ from writing import RESULTS
 from openauc import Predictions
 from openauc.bench.figures import figure1, figure2, save
 from openauc.bench.store import Store
-from openauc.environment import hardware_name
+from openauc.environment import environment, hardware_name
 
 
 def main() -> None:
@@ -24,10 +24,17 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.figure == "figure1":
         named = (source.partition("=") for source in chosen.source)
-        drawn = figure1({name: Predictions.load(file) for name, _, file in named})
+        models = {name: Predictions.load(file) for name, _, file in named}
+        drawn = figure1(models)
+        source = ", ".join(f"{name} ({len(model.y_true):,} samples)" for name, model in models.items())
     else:
-        drawn = figure2([result for source in chosen.source for result in Store(source).results()])
-    for file in save(drawn, RESULTS / f"{chosen.figure}_{hardware_name()}_{time.strftime('%Y%m')}"):
+        results = [result for source in chosen.source for result in Store(source).results()]
+        drawn = figure2(results)
+        commits = sorted({result.environment.get("commit", "unknown") for result in results})
+        source = f"{len(results)} trials of commit {', '.join(commits)}"
+    facts = ", ".join(f"{key} {value}" for key, value in environment().items())
+    stem = RESULTS / f"{chosen.figure}_{hardware_name()}_{time.strftime('%Y%m')}"
+    for file in save(drawn, stem, about=f"From {source}. Drawn with {facts}."):
         print(file)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
+from PIL import Image
 from sphinx.application import Sphinx
 from typer.cli import get_docs_for_click
 
@@ -67,7 +68,9 @@ def drawings_of(name: str, files: list[tuple[str, str, Path]]) -> Iterator[str]:
             words = re.sub(r":math:`(.*?)`", r"$\1$", said.replace("\n", " "))
             title = re.sub(r"(\d+)", r" \1", name).capitalize()
             yield f"## {title}, {month[:4]}-{month[4:]}\n\n{words}\n"
-            yield f"Made on {hardware}; [as SVG]({LINK}/{file.stem}.svg).\n"
+            with Image.open(file) as image:
+                source = image.info.get("Description", f"Made on {hardware}.")
+            yield f"{source} [As SVG]({LINK}/{file.stem}.svg).\n"
             yield f"![{name}]({LINK}/{file.name})\n"
 
 

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from openauc import Predictions, openauc_score
 from openauc.bench.figures import LINES, figure1, figure2, save
@@ -109,6 +110,13 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
 
 def test_a_dot_in_the_name_is_kept(tmp_path):
     assert save(figure2(swept()), tmp_path / "table2_v1.0")[0].name == "table2_v1.0.svg"
+
+
+def test_files_say_where_the_figure_comes_from(tmp_path):
+    svg, png = save(figure2(swept()), tmp_path / "figure2", about="From 7 trials.")
+    assert "From 7 trials." in svg.read_text(encoding="utf-8")
+    with Image.open(png) as image:
+        assert image.text["Description"] == "From 7 trials."
 
 
 def test_nothing_is_left_behind_where_saving_fails(tmp_path):

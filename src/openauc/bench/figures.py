@@ -130,14 +130,18 @@ def figure2(results: Iterable[TrialResult], *, metric: str = "openauc", level: f
         return figure
 
 
-def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
-    """Write ``path``.svg and ``path``.png, each all or nothing; the same figure gives the same bytes."""
+def save(figure: Figure, path: Path | str, *, about: str | None = None) -> tuple[Path, Path]:
+    """Write ``path``.svg and ``path``.png, each all or nothing; the same figure gives the same bytes.
+
+    ``about``, where the figure comes from, is kept inside both files as their description.
+    """
     written = []
     with _look() as pyplot:
-        for suffix, about in ((".svg", {"Date": None, "Creator": None}), (".png", {"Software": None})):
+        for suffix, unwanted in ((".svg", ("Date", "Creator")), (".png", ("Software",))):
             target = Path(f"{path}{suffix}")
+            told = {"Description": about} if about else {}
             with atomic_write(target) as file:
-                figure.savefig(file, format=suffix[1:], dpi=200, metadata=about)
+                figure.savefig(file, format=suffix[1:], dpi=200, metadata={**dict.fromkeys(unwanted), **told})
             written.append(target)
         pyplot.close(figure)
     return written[0], written[1]
