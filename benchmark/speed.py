@@ -224,7 +224,7 @@ def step_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> li
         optimizer = method.optimizer(recipe)
         return lambda: method.train_batch(x, y, optimizer)
 
-    plain, head, block = in_turn(repeats, step("ce_plus"), step("openauc"), step("openauc", cut="block2"))
+    plain, head, block = in_turn(3 * repeats, step("ce_plus"), step("openauc"), step("openauc", cut="block2"))
     return [
         at_most("step of OpenAUC, cut before the head, in steps of cross-entropy", head, plain, 1.05),
         at_most("step of OpenAUC, cut before the last block, in steps of cross-entropy", block, plain, 1.5),
