@@ -79,6 +79,7 @@ def cpu_trial(
     *,
     seed: int = 0,
     epochs: int = CPU_EPOCHS,
+    train_images: int | None = CPU_TRAIN_IMAGES,
     pseudo_unknown: int = 0,
 ) -> TrialSpec:
     """One training at the CPU budget, equal for all methods.
@@ -96,7 +97,7 @@ def cpu_trial(
         method,
         recipe=recipe_for("plain", protocol, method, epochs=epochs, **CPU_RECIPE),
         width=CPU_WIDTH,
-        train_images=CPU_TRAIN_IMAGES,
+        train_images=train_images,
         method_args={**(CPU_GAN if method == "arpl_cs" else {}), **method_args},
         seed=seed,
         validation=0.1 if pseudo_unknown else 0.0,
