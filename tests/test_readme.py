@@ -1,5 +1,6 @@
 """The README says what the program does."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -36,3 +37,33 @@ def test_files_it_points_to_exist() -> None:
     paths = [path for found in targets for path in found if path and not path.startswith(("http", "docs/_build"))]
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def cells(benchmark: str, metric: str) -> dict[tuple[str, str], dict]:
+    """Cells of the newest table, by method and protocol."""
+    file = max((ROOT / "benchmark/results").glob(f"{benchmark}_*.json"), key=lambda file: file.stem[-6:])
+    tables = {table["metric"]: table for table in json.loads(file.read_text())["tables"]}
+    return {(cell["method"], cell["protocol"]): cell for cell in tables[metric]["cells"]}
+
+
+def spread(cell: dict) -> str:
+    return f"{100 * cell['mean']:.1f} ± {100 * cell['std_population']:.1f}"
+
+
+def test_results_on_digits_are_those_the_program_wrote() -> None:
+    openauc, accuracy = (cells("digits", metric) for metric in ("openauc", "closed_set_accuracy"))
+    rows = re.findall(r"^\| (\w+) \| (.+ ± .+) \| (.+ – .+) \| (.+) \|$", README, re.MULTILINE)
+    assert len(rows) == 9
+    for method, value, interval, correct in rows:
+        cell = openauc[method, "digits"]
+        assert value == spread(cell)
+        assert interval == " – ".join(f"{100 * bound:.1f}" for bound in cell["interval"])
+        assert correct == f"{100 * accuracy[method, 'digits']['mean']:.1f}"
+
+
+def test_results_of_table2_are_those_the_program_wrote() -> None:
+    openauc = cells("table2_cpu", "openauc")
+    rows = re.findall(r"^\| (\w+) \| (.+ ± .+) \| (.+ ± .+) \| (.+ ± .+) \| (.+ ± .+) \|$", README, re.MULTILINE)
+    assert len(rows) == 9
+    for method, *values in rows:
+        assert values == [spread(openauc[method, name]) for name in ("mnist", "cifar10", "cifar+10", "cifar+50")]
