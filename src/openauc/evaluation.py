@@ -52,6 +52,10 @@ class Evaluation:
     ``evaluation.openauc`` is short for ``evaluation.values["openauc"]``. ``thresholds`` holds the threshold of the
     metrics that have one, ``methods`` how each interval was found, ``curves`` the OSCR and ROC curves and each decision
     metric against the TPR of the unknown class.
+
+    >>> evaluation = evaluate([0, 1, -1, -1], [0, 1, 0, 1], [0.1, 0.6, 0.5, 0.9], level=None)
+    >>> evaluation.openauc, evaluation.n_known, evaluation.n_unknown
+    (0.75, 2, 2)
     """
 
     n_known: int

@@ -43,7 +43,10 @@ Triple = tuple[Any, Any, Any]
 
 
 class Interval(NamedTuple):
-    """A confidence interval; ``low, high = interval``."""
+    """A confidence interval.
+
+    >>> low, high = Interval(0.7, 0.8)
+    """
 
     low: float
     high: float
@@ -227,7 +230,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All pairwise differences, and the level of their intervals; p-values are Holm-corrected within a metric."""
+    """All pairwise differences, and the level of their intervals; p-values are Holm-corrected within a metric.
+
+    >>> y_true, y_pred = [0, 0, 1, -1, -1, -1], [0, 0, 1, 0, 1, 1]
+    >>> good, bad = [0.1, 0.3, 0.2, 0.4, 0.6, 0.5], [0.1, 0.4, 0.5, 0.3, 0.6, 0.2]
+    >>> comparison = compare((y_true, y_pred, good), (y_true, y_pred, bad), names=["good", "bad"], metrics=["openauc"])
+    >>> [(d.a, d.b, round(d.difference, 3)) for d in comparison.differences]
+    [('good', 'bad', 0.444)]
+    """
 
     names: tuple[str, ...]
     level: float

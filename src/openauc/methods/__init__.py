@@ -97,6 +97,14 @@ def make_method(
     ------
     ValueError
         For an unknown method, preset or option, naming the accepted ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from openauc.models import make_backbone
+    >>> backbone, rng = make_backbone("vgg32", width=4), np.random.default_rng(0)
+    >>> make_method("openauc", backbone, 6, rng=rng, method_args={"preset": "public_code"}).num_classes
+    6
     """
     kind = load_method(method) if isinstance(method, str) else method
     options = dict(method_args or {})

@@ -24,7 +24,12 @@ TARGETS: tuple[str, ...] = Target.__args__  # type: ignore[attr-defined]
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What each mistake costs, and how often unknown samples are expected in use."""
+    """What each mistake costs, and how often unknown samples are expected in use.
+
+    >>> costs = Costs(unknown_accepted=5.0)
+    >>> choose_threshold([0, 1, -1], [0, 1, 0], [0.1, 0.4, 0.3], target="cost", costs=costs).threshold
+    0.1
+    """
 
     unknown_accepted: float = 1.0
     known_rejected: float = 1.0
@@ -42,7 +47,12 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatingPoint:
-    """A threshold, why it was chosen, and what it did on the validation samples."""
+    """A threshold, why it was chosen, and what it did on the validation samples.
+
+    >>> point = choose_threshold([0, 1, -1, -1], [0, 1, 0, 1], [0.1, 0.4, 0.3, 0.9], target="unknown_recall", value=0.5)
+    >>> point.known_accepted, point.unknown_rejected  # more than half: a promise from two samples is careful
+    (0.5, 1.0)
+    """
 
     threshold: float
     target: str

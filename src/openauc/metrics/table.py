@@ -23,6 +23,10 @@ class Metric:
 
     ``Metric(function=f)`` is all a metric of one's own needs; the other fields let ``evaluate`` share one sort among
     all metrics and find intervals without calling ``function`` again and again.
+
+    >>> rejected = Metric(function=lambda y_true, y_pred, open_score: float(np.mean(np.asarray(open_score) > 0)))
+    >>> rejected.function([0, -1], [0, 0], [-1.0, 1.0]), rejected.better
+    (0.5, 'higher')
     """
 
     function: Callable[[ArrayLike, ArrayLike, ArrayLike], float]
@@ -47,7 +51,11 @@ class Metric:
 
 
 def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_ofpr: float = 0.0) -> dict[str, Metric]:
-    """The shipped metrics; with ``max_ofpr`` or ``min_ofpr`` also ``partial_openauc`` over that range."""
+    """The shipped metrics; with ``max_ofpr`` or ``min_ofpr`` also ``partial_openauc`` over that range.
+
+    >>> set(standard_metrics(max_ofpr=0.1)) - set(standard_metrics())
+    {'partial_openauc'}
+    """
     low, high = ranking.ofpr_range(min_ofpr, max_ofpr)
     metrics = {
         "openauc": Metric(

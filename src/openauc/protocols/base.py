@@ -20,6 +20,9 @@ class Split(NamedTuple):
     """Class ids of one open-set problem; a known class's label is its position in `known`.
 
     `groups` divides `unknown` by name, as CUB's easy, medium and hard; empty where there is one kind only.
+
+    >>> Split(known=(3, 5), unknown=(4,)).known.index(5)
+    1
     """
 
     known: tuple[int, ...]

@@ -37,7 +37,10 @@ def write_report(
     baseline: str | None = None,
     level: float = 0.95,
 ) -> None:
-    """Write :func:`store_report`, all or nothing; links are relative to where it is written."""
+    """Write :func:`store_report`, all or nothing; links are relative to where it is written.
+
+    >>> write_report("runs/digits", "report.html", baseline="ce_plus")  # doctest: +SKIP
+    """
     target = Path(out)
     found = store if isinstance(store, Store) else Store(store)
     page = store_report(found, specs=specs, relative_to=target.parent, baseline=baseline, level=level)
