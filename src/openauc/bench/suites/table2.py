@@ -31,11 +31,11 @@ CPU_RECIPE: dict[str, Any] = {
 }
 CPU_GAN: dict[str, Scalar] = {"generator_width": 2 * CPU_WIDTH, "discriminator_width": CPU_WIDTH // 2}
 """Networks of ARPL+CS, narrowed four times as much as the classifier (512 and 128 beside 64 as published): in the same
-proportion they would make a step ten times as dear as one of ARPL, here it is five times."""
+proportion an epoch would take about ten times as long as one of ARPL, here it takes five times."""
 
 PAPER_LAMBDA = 0.1
 CPU_LAMBDA = {"openauc": 0.1, "acc_auc": 0.02}
-"""Weight of the ranking term: the better of three on held-out classes, benchmark/results/tuning_*."""
+"""Weight of the ranking term: narrowly the best of three on held-out classes, benchmark/results/tuning_*."""
 
 
 def trials(budget: Budget = "paper", seeds: int = 1) -> list[TrialSpec]:
