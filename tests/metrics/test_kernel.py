@@ -82,6 +82,12 @@ def _crowded_bins(rng, n):
     return np.where(rng.random(n) < 0.5, heap, -1e20 * heap)
 
 
+def _dense(rng, n):
+    """So many samples in so short a range that cells are counted place by place; some places have many copies."""
+    score = (1.0 + rng.random(n) / 4).astype(np.float32).astype(np.float64)
+    return np.where(rng.random(n) < 0.1, rng.choice(score[:5], n), score)
+
+
 def _subnormal(rng, n):
     return rng.integers(-50, 50, n) * 1e-43
 
@@ -108,6 +114,7 @@ DISTRIBUTIONS = {
         _narrow,
         _one_outlier,
         _crowded_bins,
+        _dense,
         _subnormal,
         _infinite,
         _ascending,

@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 CORRECT, UNKNOWN_KIND = 1, 2
 _FEW = 16  # below this many candidates a linear scan beats a search
+_BLOCK = 2048  # samples: a block and what it becomes stay in the first-level cache
 _BIN_BITS = 15  # the table of bins stays in the second-level cache
+_COUNTED_BITS = 16  # the counters of this many places stay in the first-level cache
+_UPPER = np.uint64(0xAAAAAAAAAAAAAAAA)  # the upper bit of each two-bit counter of a word
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
@@ -47,41 +51,66 @@ def key_of(bits: Any, largest: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def key_range(bits: Array) -> tuple[int, int]:
-    """Smallest and largest key."""
+def split_keys(bits: Array, kind: Array, first_kind: int, keys: Array) -> tuple[int, int, int, int]:
+    """Fill ``keys`` with those of known samples from the front and of unknown ones from the back.
+
+    Known samples of a kind before ``first_kind`` are left out. Returns how many keys there are on either side, and the
+    smallest and largest key of all samples.
+    """
     largest = np.int64(np.iinfo(bits.dtype).max)
     low = high = key_of(bits[0], largest)
-    for i in range(1, len(bits)):
-        key = key_of(bits[i], largest)
-        low = min(low, key)
-        high = max(high, key)
-    return low, high
+    n_known, back = np.uint64(0), np.uint64(len(keys) - 1)  # numba tests a signed index for being negative
+    block = np.empty(_BLOCK, dtype=bits.dtype)
+    for begin in range(0, len(bits), _BLOCK):
+        end = min(begin + _BLOCK, len(bits))
+        for i in range(begin, end):  # a loop of its own, which the compiler turns into vector instructions
+            key = key_of(bits[i], largest)
+            low = min(low, key)
+            high = max(high, key)
+            block[i - begin] = key
+        for i in range(begin, end):  # no branch on the kind: a key goes to both free places, one of which is kept
+            keys[n_known] = keys[back] = block[i - begin]
+            n_known += np.uint64((kind[i] >= first_kind) & (kind[i] < UNKNOWN_KIND))
+            back -= np.uint64(kind[i] == UNKNOWN_KIND)
+    return np.int64(n_known), len(keys) - 1 - np.int64(back), low, high
 
 
 @njit(nogil=True, cache=True)
-def histogram(bits: Array, kind: Array, low: Any, shift: Any, counts: Array) -> None:
-    """How many samples of each kind fall into each cell of the key range."""
-    largest = np.int64(np.iinfo(bits.dtype).max)
-    for i in range(len(bits)):
-        counts[kind[i], (np.uint64(key_of(bits[i], largest)) - low) >> shift] += 1
+def histogram(keys: Array, low: Any, shift: Any, counts: Array) -> None:
+    """How many keys fall into each cell of their range."""
+    for key in keys:
+        counts[(np.uint64(np.int64(key)) - low) >> shift] += 1
 
 
 @njit(nogil=True, cache=True)
-def scatter(bits: Array, kind: Array, low: Any, shift: Any, first_kind: int, position: Array, places: Array) -> None:
-    """Sort the keys of all kinds from ``first_kind`` on into cells, beginning at ``position``.
+def layout(counts: Array) -> tuple[Array, Array]:
+    """Where each cell of each side starts, and where in it each chunk begins; ``counts`` is (chunk, side, cell)."""
+    n_chunks, n_sides, n_cells = counts.shape
+    starts, positions = np.empty((n_sides, n_cells + 1), dtype=np.int64), np.empty_like(counts)
+    for side in range(n_sides):
+        at = 0
+        for cell in range(n_cells):
+            starts[side, cell] = at
+            for chunk in range(n_chunks):
+                positions[chunk, side, cell] = at
+                at += counts[chunk, side, cell]
+        starts[side, n_cells] = at
+    return starts, positions
+
+
+@njit(nogil=True, cache=True)
+def scatter(keys: Array, low: Any, shift: Any, position: Array, places: Array) -> None:
+    """Sort the keys into cells, each beginning at its ``position``.
 
     What is written is the place of a key in its cell, its last ``shift`` bits: often half the memory of the score.
     """
-    largest = np.int64(np.iinfo(bits.dtype).max)
     mask = (np.uint64(1) << shift) - np.uint64(1)
-    for i in range(len(bits)):
-        k = kind[i]
-        if k >= first_kind:
-            key = np.uint64(key_of(bits[i], largest)) - low
-            cell = key >> shift
-            at = position[k, cell]
-            places[np.uint64(at)] = key & mask  # numba tests a signed index for being negative
-            position[k, cell] = at + 1
+    for key in keys:
+        offset = np.uint64(np.int64(key)) - low
+        cell = offset >> shift
+        at = position[cell]
+        places[np.uint64(at)] = offset & mask
+        position[cell] = at + 1
 
 
 @njit(nogil=True, cache=True)
@@ -92,12 +121,51 @@ def _is_sorted(values: Array) -> bool:
     return True
 
 
+def _count_bits(context: Any, word: Any) -> Any:
+    """How many bits of a word are set: one instruction, which numba does not offer by name."""
+    return word(word), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
+
+
+_popcount: Any = intrinsic(_count_bits)
+
+
 @njit(nogil=True, cache=True)
-def _pairs_in_cell(known: Array, unknown: Array, scratch: Array, shift: Any, starts: Array) -> tuple[int, int]:
+def _pairs_by_counters(
+    known: Array, unknown: Array, counters: Array, below: Array, crowd: Array
+) -> tuple[int, int, int]:
+    """Number of pairs among the places of one cell, and of known places that found their counter full.
+
+    Each possible place has a counter of two bits; 32 of them make a word, so that two counts of set bits tell how many
+    known samples lie below a place. Places met more than three times end in ``crowd``, for another to count.
+    """
+    one, three, in_word, word_bits = np.uint64(1), np.uint64(3), np.uint64(31), np.uint64(5)
+    counters[:] = 0
+    n_crowd = 0
+    for k in known:
+        at, bit = np.uint64(k) >> word_bits, (np.uint64(k) & in_word) << one
+        word = counters[at]
+        full = (word >> bit) & three == three
+        crowd[n_crowd] = k
+        n_crowd += full
+        counters[at] = word + (np.uint64(not full) << bit)
+    total = np.uint64(0)
+    for at in range(len(counters)):
+        below[at] = total
+        total += _popcount(counters[at]) + _popcount(counters[at] & _UPPER)
+    less, equal = np.uint64(0), np.uint64(0)
+    for u in unknown:
+        at, bit = np.uint64(u) >> word_bits, (np.uint64(u) & in_word) << one
+        word = counters[at]
+        lower = word & ((one << bit) - one)
+        less += np.uint64(below[at]) + _popcount(lower) + _popcount(lower & _UPPER)
+        equal += (word >> bit) & three
+    return np.int64(less), np.int64(equal), n_crowd
+
+
+@njit(nogil=True, cache=True)
+def _pairs_by_bins(known: Array, unknown: Array, scratch: Array, shift: Any, starts: Array) -> tuple[int, int]:
     """Number of pairs known < unknown and known == unknown among the places of one cell."""
     n = len(known)
-    if shift == 0:  # a cell holds one value only
-        return 0, n * len(unknown)
     less, equal = 0, 0
     if n <= _FEW:
         for u in unknown:
@@ -163,6 +231,10 @@ def count_cells(
     for cell in range(first, last):
         widest = max(widest, known_start[cell + 1] - known_start[cell])
     scratch = np.empty(widest, dtype=known.dtype)  # of one cell, so that it stays in the cache
+    crowd = np.empty(widest + 1, dtype=known.dtype)
+    place_bits: Any = np.int64(shift)  # signed, as the constants it meets are
+    n_words = 1 << max(0, min(place_bits, _COUNTED_BITS) - 5)
+    counters, below = np.empty(n_words, dtype=np.uint64), np.empty(n_words, dtype=np.uint32)
     less, equal = 0, 0
     for cell in range(first, last):
         a, b = known_start[cell], known_start[cell + 1]
@@ -170,10 +242,19 @@ def count_cells(
         if c == d:
             continue
         less += a * (d - c)
-        if a < b:
-            in_cell = _pairs_in_cell(known[a:b], unknown[c:d], scratch, shift, starts)
+        if shift == 0:  # a cell holds one value only
+            equal += (b - a) * (d - c)
+            continue
+        left = known[a:b]
+        if place_bits <= _COUNTED_BITS and b - a > _FEW and b - a + d - c > n_words:
+            in_cell = _pairs_by_counters(left, unknown[c:d], counters, below, crowd)
             less += in_cell[0]
             equal += in_cell[1]
+            left = crowd[: in_cell[2]]
+        if len(left) > 0:
+            others = _pairs_by_bins(left, unknown[c:d], scratch, shift, starts)
+            less += others[0]
+            equal += others[1]
     return less, equal
 
 

@@ -35,7 +35,7 @@ _LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy nee
 _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
 _CHUNK = 1 << 20
-_CELL_BITS = 15  # at most: few enough cells to scatter into, and 16 bits left of most ranges of float32
+_CELL_BITS = 16  # at most: few enough cells to scatter into, and 16 bits left of any float32
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
@@ -187,43 +187,31 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     """Radix partition of both sides by their leading bits, then counting inside each small cell."""
     bits = _bits(samples.score)
     chunks = _chunks(len(bits))
-    ranges = in_threads(lambda i: fast.key_range(bits[chunks[i]]), len(chunks))
-    low, high = int(min(r[0] for r in ranges)), int(max(r[1] for r in ranges))
+    first_kind = WRONG if with_wrong else CORRECT
+
+    def split(i: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], int, int]:
+        keys = np.empty_like(bits[chunks[i]])
+        n_known, n_unknown, low, high = fast.split_keys(bits[chunks[i]], samples.kind[chunks[i]], first_kind, keys)
+        return (keys[:n_known], keys[len(keys) - n_unknown :]), int(low), int(high)
+
+    sides, lows, highs = zip(*in_threads(split, len(chunks)), strict=True)
+    low, high = min(lows), max(highs)
     cell_bits = min(_CELL_BITS, max(4, len(bits).bit_length() - 8))
     shift = max(0, (high - low).bit_length() - cell_bits)
     n_cells = ((high - low) >> shift) + 1
     grid = (np.uint64(low % 2**64), np.uint64(shift))
 
-    counts = np.zeros((len(chunks), 3, n_cells), dtype=np.int64)
-    in_threads(lambda i: fast.histogram(bits[chunks[i]], samples.kind[chunks[i]], *grid, counts[i]), len(chunks))
-    if not with_wrong:
-        counts[:, WRONG] = 0
-    # Places lie cell by cell, known side before unknown one; within a cell wrong before correct, chunk by chunk.
-    per_cell = counts.sum(axis=0)
-    known_start, unknown_start = (
-        np.concatenate([[0], np.cumsum(side)]) for side in (per_cell[WRONG] + per_cell[CORRECT], per_cell[UNKNOWN_KIND])
-    )
-    n_known = int(known_start[-1])
-    first = np.stack([known_start[:-1], known_start[:-1] + per_cell[WRONG], n_known + unknown_start[:-1]])
-    positions = first + np.cumsum(counts, axis=0) - counts
-    places = np.empty(n_known + int(unknown_start[-1]), dtype=np.min_scalar_type((1 << shift) - 1))
-    first_kind = WRONG if with_wrong else CORRECT
+    counts = np.zeros((len(chunks), 2, n_cells), dtype=np.int64)
+    in_threads(lambda i: [fast.histogram(sides[i][s], *grid, counts[i, s]) for s in (0, 1)], len(chunks))
+    starts, positions = fast.layout(counts)
+    places = [np.empty(total, dtype=np.min_scalar_type((1 << shift) - 1)) for total in starts[:, -1]]
+    in_threads(lambda i: [fast.scatter(sides[i][s], *grid, positions[i, s], places[s]) for s in (0, 1)], len(chunks))
 
-    def scatter(i: int) -> None:
-        fast.scatter(bits[chunks[i]], samples.kind[chunks[i]], *grid, first_kind, positions[i], places)
-
-    in_threads(scatter, len(chunks))
     # Each thread takes neighbouring cells that hold about the same number of samples.
-    shares = np.linspace(0, len(places), len(chunks) + 1)[1:-1]
-    edges = [0, *np.searchsorted(known_start + unknown_start, shares).tolist(), n_cells]
-
-    def count_cells(i: int) -> tuple[int, int]:
-        sides = (places[:n_known], places[n_known:], known_start, unknown_start)
-        less, equal = fast.count_cells(*sides, edges[i], edges[i + 1], grid[1])
-        return int(less), int(equal)
-
-    results = in_threads(count_cells, len(chunks))
-    return sum(r[0] for r in results), sum(r[1] for r in results)
+    shares = np.linspace(0, starts[:, -1].sum(), len(chunks) + 1)[1:-1]
+    edges = [0, *np.searchsorted(starts.sum(axis=0), shares).tolist(), n_cells]
+    results = in_threads(lambda i: fast.count_cells(*places, *starts, edges[i], edges[i + 1], grid[1]), len(chunks))
+    return sum(int(r[0]) for r in results), sum(int(r[1]) for r in results)
 
 
 # --- ranking once, counting often -----------------------------------------------------------------------
