@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openauc.bench.paper import METHODS
-from openauc.bench.suites import ablation, central, digits, load_suite, sensitivity, suite_names, table2, tuning
+from openauc.bench.suites import ablation, central, digits, load_suite, search, sensitivity, suite_names, table2, tuning
 from openauc.methods import make_method, method_names
 from openauc.methods.openauc import OpenAUC
 from openauc.models.backbones import make_backbone
@@ -21,6 +21,8 @@ CASES = [
     ("digits", {"seeds": 3}),
     ("inconsistency", {"budget": "paper"}),
     ("inconsistency", {"budget": "cpu"}),
+    ("search", {"stage": "select"}),
+    ("search", {"stage": "confirm", "seeds": 1}),
     ("sensitivity", {"budget": "paper"}),
     ("sensitivity", {"budget": "cpu"}),
     ("sensitivity", {"budget": "digits"}),
@@ -231,3 +233,15 @@ def test_the_digits_budget_is_shared_with_other_benchmarks():
         2,
         {"lam": 0.3},
     )
+
+
+def test_the_search_confirms_on_splits_that_no_choice_has_seen():
+    selecting, confirming = search.trials("select"), search.trials("confirm")
+    assert {s.split for s in selecting}.isdisjoint(s.split for s in confirming)
+    assert all(s.pseudo_unknown and s.validation for s in selecting)  # scored on held-out classes, not on test
+    assert not any(s.pseudo_unknown or s.validation for s in confirming)
+    assert search.SELECTED in search.CANDIDATES
+    seen = {(s.split, s.seed): 0 for s in selecting}
+    for spec in selecting:
+        seen[spec.split, spec.seed] += 1
+    assert set(seen.values()) == {len(search.BASELINES) + len(search.CANDIDATES)}  # all candidates on equal terms

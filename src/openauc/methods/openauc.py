@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openauc._validation import check_choice
+from openauc._validation import check_choice, check_fraction
 from openauc.losses.mixup import manifold_mixup
 from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss
 from openauc.losses.smoothing import smoothed_cross_entropy
@@ -56,6 +56,14 @@ class OpenAUC(Method):
         scores of differences (``"max_probability"``, ``"entropy"``) do not see it at test time.
     surrogate, margin
         :math:`\ell` by name or as a function, and its margin, see :func:`~openauc.losses.make_surrogate`.
+    warm_up
+        Batches over which the weight of the ranking term rises evenly from zero to ``lam``.
+    min_confidence
+        Mix only samples that are classified correctly and whose class has at least this probability; at 0
+        every sample of the batch, as in the paper.
+    gradient
+        Which scores of a pair the ranking term moves: ``"both"`` as in the paper, or only those of the
+        ``"known"`` or of the ``"unknown"`` sample.
     gather
         Rank across the samples of all processes, see :class:`~openauc.losses.PairwiseAUCLoss`.
     backbone, num_classes, rng, score, label_smoothing
@@ -63,6 +71,7 @@ class OpenAUC(Method):
         :math:`-\max_c z_c` in either space.
     """
 
+    batches_seen: Tensor
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {**_SHARED, "pairing": "slot", "normalizer": "pairs", "score_space": "probability"},
         "public_code": {**_SHARED, "pairing": "half_batch", "normalizer": "hits", "score_space": "logit"},
@@ -83,6 +92,9 @@ class OpenAUC(Method):
         score_space: Literal["probability", "logit"] = "probability",
         surrogate: str | Callable[..., Tensor] = "square",
         margin: float | None = None,
+        warm_up: int = 0,
+        min_confidence: float = 0.0,
+        gradient: Literal["both", "known", "unknown"] = "both",
         gather: bool = False,
         score: str | Score | None = None,
         label_smoothing: float | None = None,
@@ -103,6 +115,13 @@ class OpenAUC(Method):
                 gather=gather,
             )
         )
+        if warm_up < 0:
+            raise ValueError(f"warm_up is {warm_up}; pass a number of batches, or 0 for the full weight at once.")
+        self.warm_up = warm_up
+        if warm_up:  # a buffer, so that a resumed training goes on where it was
+            self.register_buffer("batches_seen", torch.zeros((), dtype=torch.int64))
+        self.min_confidence = check_fraction("min_confidence", min_confidence, zero=True)
+        self.gradient = check_choice("gradient", gradient, ("both", "known", "unknown"))
         self._last_pairs: tuple[Tensor, Tensor, Tensor] | None = None
 
     def loss(self, x: Tensor, y: Tensor, unknown: Tensor | None = None) -> Tensor:
@@ -121,7 +140,7 @@ class OpenAUC(Method):
         open_known = self.pair_score(logits)
         correct = self.switch(logits, y)
         if unknown is None:
-            mixed, kept = self._mix(hidden, y)
+            mixed, kept = self._mix(hidden, y, logits)
             if self.pairing != "all":
                 open_known, correct = open_known[kept], correct[kept]
             open_unknown = self._score_mixed(mixed) if len(mixed) else open_known[:0]
@@ -130,9 +149,13 @@ class OpenAUC(Method):
                 open_unknown = self.pair_score(self.logits(unknown))
         self._observe(logits, y)
         self._last_pairs = open_known.detach(), open_unknown.detach(), correct
+        if self.gradient == "known":
+            open_unknown = open_unknown.detach()
+        elif self.gradient == "unknown":
+            open_known = open_known.detach()
         classification = smoothed_cross_entropy(logits, y, smoothing=self.label_smoothing)
         ranking: Tensor = self.ranking(open_known, open_unknown, correct=correct)
-        return classification + self.lam * ranking
+        return classification + self._weight() * ranking
 
     def forward(self, x: Tensor, y: Tensor | None = None, unknown: Tensor | None = None) -> Tensor:
         """``logits(x)``, or ``loss(x, y, unknown)`` when classes are given."""
@@ -169,8 +192,22 @@ class OpenAUC(Method):
             found["pair_auc"] = ((gap.sign() + 1) / 2).mean().item()
         return found
 
-    def _mix(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return manifold_mixup(
+    def _weight(self) -> float | Tensor:
+        """Weight of the ranking term in this batch."""
+        if not self.warm_up:
+            return self.lam
+        share = (self.batches_seen / self.warm_up).clamp(max=1)
+        self.batches_seen += 1
+        return self.lam * share
+
+    def _mix(self, hidden: Tensor, target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Mixtures at the cut, and the known sample in the slot of each."""
+        chosen = None
+        if self.min_confidence:
+            probability, predicted = logits.detach().softmax(1).max(1)
+            chosen = ((predicted == target) & (probability >= self.min_confidence)).nonzero().squeeze(1)
+            hidden, target = hidden[chosen], target[chosen]
+        mixed, kept = manifold_mixup(
             hidden,
             target,
             alpha=self.alpha,
@@ -178,6 +215,7 @@ class OpenAUC(Method):
             weight=self.mix_weight,
             pairing="half" if self.pairing == "half_batch" else "full",
         )
+        return mixed, kept if chosen is None else chosen[kept]
 
     def _before_cut(self, x: Tensor) -> Tensor:
         if self.cut == "features":  # the backbone as a whole, which may be compiled

@@ -6,6 +6,7 @@ A check that everything works and a first impression, at a budget too small for 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from openauc.bench.paper import METHODS
 from openauc.bench.trial import Scalar, TrialSpec
@@ -14,13 +15,22 @@ from openauc.training.recipe import recipe_for
 
 WIDTH = 8
 EPOCHS = 12
+COSINE: dict[str, Any] = {"schedule": "cosine_restarts", "milestones": ()}
 METHOD_ARGS: dict[str, dict[str, Scalar]] = {
     # Generator and discriminator of published size would cost more than everything else together.
     "arpl_cs": {"generator_width": 16, "discriminator_width": 4},
 }
 
 
-def trial(method: str, split: int, method_args: Mapping[str, Scalar], *, seed: int = 0) -> TrialSpec:
+def trial(
+    method: str,
+    split: int,
+    method_args: Mapping[str, Scalar],
+    *,
+    seed: int = 0,
+    pseudo_unknown: int = 0,
+    **recipe_fields: Any,
+) -> TrialSpec:
     """One method at the budget of this benchmark, the same for all.
 
     The recipe is ``plain`` with the cosine schedule of ``plus``: so few epochs leave the three steps of ``plain`` no
@@ -30,10 +40,12 @@ def trial(method: str, split: int, method_args: Mapping[str, Scalar], *, seed: i
         "digits",
         split,
         method,
-        recipe=recipe_for("plain", "digits", method, epochs=EPOCHS, schedule="cosine_restarts", milestones=()),
+        recipe=recipe_for("plain", "digits", method, epochs=EPOCHS, **COSINE, **recipe_fields),
         width=WIDTH,
         method_args={**METHOD_ARGS.get(method, {}), **method_args},
         seed=seed,
+        validation=0.25 if pseudo_unknown else 0.0,
+        pseudo_unknown=pseudo_unknown,
     )
 
 
