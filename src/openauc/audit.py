@@ -116,7 +116,12 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The caller's predictions and the models constructed from them."""
+    """The caller's predictions and the models constructed from them.
+
+    >>> result = audit([0, 1, 1, -1], [0, 1, 0, 0], [0.1, 0.4, 0.2, 0.9], threshold=0.5)
+    >>> result.table1()["OpenAUC"]["P2"].answer
+    'yes'
+    """
 
     y_true: NDArray[Any]
     y_pred: NDArray[Any]

@@ -19,6 +19,12 @@ class Curve:
     """Points ``(x, y)``, ``x`` never falling, each reached by rejecting the samples with score > threshold.
 
     The threshold ``-inf`` stands for rejecting every sample.
+
+    Examples
+    --------
+    >>> curve = Curve(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.8, 1.0]), np.array([-np.inf, 0.3, 0.7]))
+    >>> len(curve), curve.area()
+    (3, 0.9)
     """
 
     x: Floats

@@ -36,7 +36,15 @@ _ROUNDING = 1e-14  # relative: 0.55 * 20 must count as 11, not as a little more
 
 
 class ScoreDirectionWarning(UserWarning):
-    """AUROC is below one half: the open-set score may point the wrong way."""
+    """AUROC is below one half: the open-set score may point the wrong way.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     auroc_score([0, 1, -1], [0, 1, 0], [0.9, 0.8, 0.1])
+    0.0
+    >>> caught[0].category.__name__
+    'ScoreDirectionWarning'
+    """
 
 
 def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:

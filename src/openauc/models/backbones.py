@@ -191,6 +191,15 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
     ------
     ValueError
         If the file cannot be read, or a tensor is missing, left over or of another shape.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save(make_backbone("vgg32", width=4).state_dict(), Path(folder) / "mine.pth")
+    ...     report = load_weights(make_backbone("vgg32", width=4), Path(folder) / "mine.pth")
+    >>> len(report.loaded) > 0, report.missing, report.ignored
+    (True, (), ())
     """
     path = Path(path)
     own = module.state_dict()

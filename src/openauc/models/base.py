@@ -22,6 +22,15 @@ class Backbone(nn.Module):
         D, the length of one feature vector.
     cut_points : tuple of str
         Where mixup may happen, in the order of computation.
+
+    Examples
+    --------
+    >>> class Pooled(Backbone):
+    ...     feature_dim, cut_points = 3, ("input", "features")
+    ...     def stage(self, name, hidden):
+    ...         return hidden.mean((2, 3))
+    >>> Pooled()(torch.ones(2, 3, 8, 8)).shape
+    torch.Size([2, 3])
     """
 
     feature_dim: int
@@ -126,6 +135,15 @@ def branch(module: nn.Module, index: int) -> Iterator[None]:
     ------
     ValueError
         If `index` is neither 0 nor 1, or is 1 for a module that has no second branch.
+
+    Examples
+    --------
+    >>> norm = BranchedBatchNorm2d(3)
+    >>> with branch(norm, 1):
+    ...     norm.branch
+    1
+    >>> norm.branch
+    0
     """
     if index not in (0, 1):
         raise ValueError(f"branch index is {index!r}; pass 0 for real or 1 for generated images.")

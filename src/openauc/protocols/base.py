@@ -77,6 +77,13 @@ class OpenSetData:
         Sizes of the full official parts, None if not on record; a smaller local mirror has fewer.
     read_train, read_test, read_class_names
         What the first use of a part calls.
+
+    Examples
+    --------
+    >>> from openauc.protocols import get_protocol
+    >>> data = get_protocol("digits").load(0)
+    >>> data.num_classes, data.train_images.shape[1:], sorted(set(data.test_labels.tolist()))
+    (6, (8, 8, 3), [-1, 0, 1, 2, 3, 4, 5])
     """
 
     split: Split

@@ -82,6 +82,15 @@ class LazyImages:
     -----
     Indexing follows numpy: an integer gives (S, S, 3), a slice, an index array or a mask gives (n, S, S, 3),
     always decoded uint8. Code that only indexes therefore works on arrays and on this class alike.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (40, 20)).save(file, "png")
+    >>> images = LazyImages([EncodedImage(Path("a.png"), content=file.getvalue())] * 3, image_size=16)
+    >>> images.shape, images[:2].shape
+    ((3, 16, 16, 3), (2, 16, 16, 3))
     """
 
     dtype = np.dtype(np.uint8)
@@ -340,6 +349,15 @@ class FolderSource:
 
     With subfolders `path/train` and `path/test` (or `validation`, `valid`, `val`) these are the two parts.
     Otherwise `test_share` of each class, at least one image, is drawn as test part with `seed`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat", "dog"):
+    ...         (Path(folder) / name).mkdir()
+    ...     FolderSource(path=Path(folder)).class_names()
+    ('cat', 'dog')
     """
 
     path: Path
