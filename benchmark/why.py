@@ -1,0 +1,101 @@
+"""What the ranking term does to the logits: `python benchmark/why.py STORE NAME --title T [--data-root D]`.
+
+The largest logit, by which unknown samples are told at test, is the mean of the logits plus the largest one's lead over
+that mean. Cross-entropy depends on differences of logits, so on the lead and not on the mean. From the networks of a
+store (`openauc run ablation` or `search`), for CE+ and the two presets of OpenAUC: how well each of the three tells
+unknown from known samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from writing import write_results
+
+from openauc import auroc_score, openauc_score
+from openauc.bench.store import Store
+from openauc.bench.trial import TrialResult
+from openauc.models import load_weights
+from openauc.protocols import get_protocol
+from openauc.training.loop import WEIGHTS, build_method
+from openauc.training.predict import predict_logits
+
+FORMS = {
+    "CE+": ("ce_plus", {}),
+    "OpenAUC, preset paper": ("openauc", {"preset": "paper"}),
+    "OpenAUC, preset public_code": ("openauc", {"preset": "public_code"}),
+}
+COLUMNS = {
+    "largest logit of hits": "{:.2f}",
+    "its standard deviation": "{:.2f}",
+    "AUROC, largest logit": "{:.1f}",
+    "AUROC, mean logit": "{:.1f}",
+    "AUROC, lead": "{:.1f}",
+    "OpenAUC, largest logit": "{:.1f}",
+    "OpenAUC, lead": "{:.1f}",
+}
+
+
+def measured(result: TrialResult, store: Store, data_root: Path | None) -> dict[str, float]:
+    """The columns for one trained network, on the samples its trial was scored on."""
+    spec = result.spec
+    data = get_protocol(spec.protocol).load(
+        spec.split, root=data_root, validation=spec.validation, pseudo_unknown=spec.pseudo_unknown, seed=spec.seed
+    )
+    method = build_method(
+        spec.method, data, spec.recipe, backbone=spec.backbone, width=spec.width, method_args=spec.method_args
+    )
+    load_weights(method, store.folder(spec) / WEIGHTS)
+    held_out = spec.pseudo_unknown > 0
+    images, labels = (
+        (data.validation_images, data.validation_labels) if held_out else (data.test_images, data.test_labels)
+    )
+    logits = predict_logits(method, images, spec.recipe).astype(np.float64)
+    predicted, largest, mean = logits.argmax(1), logits.max(1), logits.mean(1)
+    hits = largest[predicted == labels]
+    triple = {"largest logit": largest, "mean logit": mean, "lead": largest - mean}
+    found = {"largest logit of hits": hits.mean(), "its standard deviation": hits.std()}
+    for name, confidence in triple.items():
+        found[f"AUROC, {name}"] = 100 * auroc_score(labels, predicted, -confidence)
+        found[f"OpenAUC, {name}"] = 100 * openauc_score(labels, predicted, -confidence)
+    return {name: float(found[name]) for name in COLUMNS}
+
+
+def is_form(result: TrialResult, form: tuple[str, dict[str, Any]]) -> bool:
+    method, options = form
+    plain = result.spec.recipe.augmentation != "rand_augment"
+    return result.error is None and plain and (result.spec.method, dict(result.spec.method_args)) == (method, options)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("name", help="first part of the files' names")
+    parser.add_argument("--title", required=True)
+    parser.add_argument("--data-root", type=Path)
+    chosen = parser.parse_args()
+    store = Store(chosen.store)
+    networks = {label: [result for result in store.results() if is_form(result, form)] for label, form in FORMS.items()}
+    rows = {
+        label: [{"id": r.spec.id, **measured(r, store, chosen.data_root)} for r in results]
+        for label, results in networks.items()
+    }
+    lines = [f"| form | n | {' | '.join(COLUMNS)} |", f"| --- | ---: |{' ---: |' * len(COLUMNS)}"]
+    for label, found in rows.items():
+        means = [pattern.format(np.mean([row[name] for row in found])) for name, pattern in COLUMNS.items()]
+        lines.append(f"| {label} | {len(found)} | {' | '.join(means)} |")
+    told = (
+        "The largest logit is the mean logit plus its lead over it. Cross-entropy depends on differences of logits, "
+        "so on the lead and not on the mean. Means over n networks; AUROC and OpenAUC x 100, each quantity taken as "
+        "a confidence, so that below 50 it points the wrong way. Hits are correctly classified known samples."
+    )
+    commits = sorted({r.environment.get("commit", "unknown") for results in networks.values() for r in results})
+    text = "\n\n".join([f"# {chosen.title}", told, "\n".join(lines), f"Trained at commit {', '.join(commits)}."])
+    write_results(chosen.name, {"rows": rows, "commits": commits}, text)
+
+
+if __name__ == "__main__":
+    main()
