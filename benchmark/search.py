@@ -7,6 +7,7 @@ of one split share its test images, so the pairs are not fully independent, and 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,13 @@ def compared(results: list[TrialResult], metric: str = "openauc") -> list[dict[s
         label: {(t.spec.split, t.spec.seed): t.finished.metrics[metric] for t in members if t.finished}
         for label, members in variants_of(scored_trials(results, [])).items()
     }
-    plain = next(label for label in found if label.split(" (")[0] == BASELINE and "rand_augment" not in label)
-    rows = [row(label, values, found[plain]) for label, values in found.items() if label != plain]
-    first = {"label": plain, "n": len(found[plain]), "mean": float(np.mean(list(found[plain].values())))}
+    # The recipe is told only where it is not that of most rows.
+    recipes = Counter(label.partition(" (")[2] for label in found)
+    common = f" ({recipes.most_common(1)[0][0]}"
+    found = {label.removesuffix(common): values for label, values in found.items()}
+    baseline = found.pop(BASELINE)
+    first = {"label": BASELINE, "n": len(baseline), "mean": float(np.mean(list(baseline.values())))}
+    rows = [row(label, values, baseline) for label, values in found.items()]
     return [first, *sorted(rows, key=lambda r: -r["difference"])]
 
 

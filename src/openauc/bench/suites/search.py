@@ -62,18 +62,19 @@ CANDIDATES: tuple[Candidate, ...] = (
     *(("openauc", form, {}) for form in FORMS),
     ("openauc", {"preset": "paper"}, AUGMENTED),
 )
-SELECTED: Candidate = ("openauc", {"preset": "paper"}, {})
+SELECTED: Candidate = ("openauc", {"preset": "public_code", "surrogate": "logistic", "gradient": "unknown"}, {})
+"""The candidate with the best mean in ``benchmark/results/search_digits_*``; set before ``confirm`` was first run."""
 SELECT_SPLITS, CONFIRM_SPLITS = (0, 1, 2), (3, 4)
 
 
 def trials(stage: Literal["select", "confirm"] = "select", seeds: int | None = None) -> list[TrialSpec]:
-    """Trials of one stage; ``seeds`` is 4 to select, each with other held-out classes, and 10 to confirm."""
+    """Trials of one stage; ``seeds`` is 4 to select, each with other held-out classes, and 20 to confirm."""
     check_choice("stage", stage, ("select", "confirm"))
     selecting = stage == "select"
     variants = (*BASELINES, *CANDIDATES) if selecting else (BASELINES[0], SELECTED)
     return [
         trial(method, split, options, seed=seed, pseudo_unknown=2 if selecting else 0, **fields)
-        for seed in range(seeds or (4 if selecting else 10))
+        for seed in range(seeds or (4 if selecting else 20))
         for split in (SELECT_SPLITS if selecting else CONFIRM_SPLITS)
         for method, options, fields in variants
     ]
