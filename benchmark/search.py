@@ -16,7 +16,7 @@ from writing import write_results
 
 from openauc.bench.store import Store
 from openauc.bench.student import mean_interval, paired_p
-from openauc.bench.trial import TrialResult
+from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.bench.variants import scored_trials, variants_of
 
 BASELINE = "ce_plus"
@@ -25,10 +25,12 @@ BASELINE = "ce_plus"
 def compared(results: list[TrialResult], metric: str = "openauc") -> list[dict[str, Any]]:
     """Each variant against plain CE+, best mean difference first."""
     found = {
-        label: {(t.spec.split, t.spec.seed): t.finished.metrics[metric] for t in members if t.finished}
+        _told(label, members[0].spec): {
+            (t.spec.split, t.spec.seed): t.finished.metrics[metric] for t in members if t.finished
+        }
         for label, members in variants_of(scored_trials(results, [])).items()
     }
-    # The recipe is told only where it is not that of most rows.
+    # The recipe is told only where it is not that of most rows, the options always.
     recipes = Counter(label.partition(" (")[2] for label in found)
     common = f" ({recipes.most_common(1)[0][0]}"
     found = {label.removesuffix(common): values for label, values in found.items()}
@@ -36,6 +38,13 @@ def compared(results: list[TrialResult], metric: str = "openauc") -> list[dict[s
     first = {"label": BASELINE, "n": len(baseline), "mean": float(np.mean(list(baseline.values())))}
     rows = [row(label, values, baseline) for label, values in found.items()]
     return [first, *sorted(rows, key=lambda r: -r["difference"])]
+
+
+def _told(label: str, spec: TrialSpec) -> str:
+    """The label with all options of the method, also where every row has them."""
+    options = ", ".join(f"{name}={value}" for name, value in spec.method_args.items())
+    recipe = label.partition(" (")
+    return f"{spec.method} {options}".strip() + recipe[1] + recipe[2]
 
 
 def row(label: str, values: dict[tuple[int, int], float], baseline: dict[tuple[int, int], float]) -> dict[str, Any]:
@@ -75,7 +84,7 @@ def main() -> None:
     chosen = parser.parse_args()
     parts = {"Selection, on held-out known classes of splits 0 to 2": Store(chosen.select).results()}
     if chosen.confirm is not None:
-        parts["Confirmation, on the test part of splits 3 and 4"] = Store(chosen.confirm).results()
+        parts["Confirmation of the first, on the test part of splits 3 and 4"] = Store(chosen.confirm).results()
     rows = {title: compared(results) for title, results in parts.items()}
     told = (
         "OpenAUC × 100 with 95 % Student intervals of the mean paired difference over (split, seed) pairs; p of the "
