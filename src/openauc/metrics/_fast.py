@@ -246,7 +246,8 @@ def count_cells(
             equal += (b - a) * (d - c)
             continue
         left = known[a:b]
-        if place_bits <= _COUNTED_BITS and b - a > _FEW and b - a + d - c > n_words:
+        # Enough samples to be worth the counters, few enough that most counters will hold theirs.
+        if place_bits <= _COUNTED_BITS and _FEW < b - a <= 16 * n_words < 16 * (b - a + d - c):
             in_cell = _pairs_by_counters(left, unknown[c:d], counters, below, crowd)
             less += in_cell[0]
             equal += in_cell[1]
