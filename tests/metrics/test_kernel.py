@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import oracles
@@ -137,6 +138,18 @@ def same_ranking(a: _kernel.Ranking, b: _kernel.Ranking) -> None:
     np.testing.assert_array_equal(a.threshold, b.threshold)
     for mine, other in zip(a.table, b.table, strict=True):
         np.testing.assert_array_equal(mine, other)
+
+
+def test_memory_kept_from_another_call_does_not_matter(monkeypatch):
+    """Larger, smaller and of another type; in turn and in several threads at once."""
+    monkeypatch.setenv("OPENAUC_BACKEND", "numpy")
+    cases = [adversarial(_normal, n, t) for n in (9_000, 300_000, 5_001) for t in (np.float32, np.float64)]
+    expected = [count_pairs(case, with_wrong=False) for case in cases]
+    monkeypatch.setenv("OPENAUC_BACKEND", "numba")
+    assert [count_pairs(case, with_wrong=False) for case in cases] == expected
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda case: count_pairs(case, with_wrong=False), 4 * cases)) == 4 * expected
+    assert len(_kernel._kept) == 1
 
 
 @every_distribution

@@ -15,8 +15,9 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
@@ -35,6 +36,7 @@ _LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy nee
 _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
 _CHUNK = 1 << 20
+_KEEP_BYTES = 1 << 27  # of which float32 scores use three quarters
 _CELL_BITS = 16  # at most: few enough cells to scatter into, and 16 bits left of any float32
 Ints = NDArray[np.int64]
 T = TypeVar("T")
@@ -184,15 +186,43 @@ def _bits(score: NDArray[Any]) -> NDArray[np.signedinteger]:
 
 
 def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> tuple[int, int]:
-    """Radix partition of both sides by their leading bits, then counting inside each small cell."""
     bits = _bits(samples.score)
+    with _workspace(2 * bits.nbytes) as memory:
+        return _count_in_cells(fast, bits, samples.kind, WRONG if with_wrong else CORRECT, memory)
+
+
+_kept: list[NDArray[np.uint8]] = []
+
+
+@contextmanager
+def _workspace(n_bytes: int) -> Iterator[NDArray[np.uint8]]:
+    """Memory for one call, kept for the next unless it is large: fresh pages cost as much as the work done in them."""
+    try:
+        memory = _kept.pop()
+    except IndexError:  # the first call, or another thread is just using it
+        memory = np.empty(0, dtype=np.uint8)
+    if len(memory) < n_bytes:
+        memory = np.empty(n_bytes, dtype=np.uint8)
+    yield memory
+    if len(memory) <= _KEEP_BYTES:
+        _kept[:] = [memory]
+
+
+def _count_in_cells(
+    fast: ModuleType,
+    bits: NDArray[np.signedinteger],
+    kind: NDArray[np.uint8],
+    first_kind: int,
+    memory: NDArray[np.uint8],
+) -> tuple[int, int]:
+    """Radix partition of both sides by their leading bits, then counting inside each small cell."""
+    keys, rest = memory[: bits.nbytes].view(bits.dtype), memory[bits.nbytes : 2 * bits.nbytes]
     chunks = _chunks(len(bits))
-    first_kind = WRONG if with_wrong else CORRECT
 
     def split(i: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], int, int]:
-        keys = np.empty_like(bits[chunks[i]])
-        n_known, n_unknown, low, high = fast.split_keys(bits[chunks[i]], samples.kind[chunks[i]], first_kind, keys)
-        return (keys[:n_known], keys[len(keys) - n_unknown :]), int(low), int(high)
+        own = keys[chunks[i]]
+        n_known, n_unknown, low, high = fast.split_keys(bits[chunks[i]], kind[chunks[i]], first_kind, own)
+        return (own[:n_known], own[len(own) - n_unknown :]), int(low), int(high)
 
     sides, lows, highs = zip(*in_threads(split, len(chunks)), strict=True)
     low, high = min(lows), max(highs)
@@ -204,7 +234,8 @@ def _count_pairs_fast(fast: ModuleType, samples: Samples, with_wrong: bool) -> t
     counts = np.zeros((len(chunks), 2, n_cells), dtype=np.int64)
     in_threads(lambda i: [fast.histogram(sides[i][s], *grid, counts[i, s]) for s in (0, 1)], len(chunks))
     starts, positions = fast.layout(counts)
-    places = [np.empty(total, dtype=np.min_scalar_type((1 << shift) - 1)) for total in starts[:, -1]]
+    spots = rest.view(np.min_scalar_type((1 << shift) - 1))
+    places = spots[: starts[0, -1]], spots[starts[0, -1] : starts[:, -1].sum()]
     in_threads(lambda i: [fast.scatter(sides[i][s], *grid, positions[i, s], places[s]) for s in (0, 1)], len(chunks))
 
     # Each thread takes neighbouring cells that hold about the same number of samples.
