@@ -39,10 +39,14 @@ def test_files_it_points_to_exist() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def newest(benchmark: str) -> dict:
+    file = max((ROOT / "benchmark/results").glob(f"{benchmark}_*.json"), key=lambda file: file.stem[-6:])
+    return json.loads(file.read_text())
+
+
 def cells(benchmark: str, metric: str) -> dict[tuple[str, str], dict]:
     """Cells of the newest table, by method and protocol."""
-    file = max((ROOT / "benchmark/results").glob(f"{benchmark}_*.json"), key=lambda file: file.stem[-6:])
-    tables = {table["metric"]: table for table in json.loads(file.read_text())["tables"]}
+    tables = {table["metric"]: table for table in newest(benchmark)["tables"]}
     return {(cell["method"], cell["protocol"]): cell for cell in tables[metric]["cells"]}
 
 
@@ -78,3 +82,13 @@ def test_results_of_central_are_those_the_program_wrote() -> None:
     assert len(rows) == 3
     for method, *values in rows:
         assert values == [spread(metric[method, "cifar10"]) for metric in metrics]
+
+
+def test_results_of_search_are_those_the_program_wrote() -> None:
+    selection, confirmation = newest("search_digits")["parts"].values()
+    winner = next(row for row in confirmation if row["label"].startswith("openauc"))
+    assert winner["label"] == selection[1]["label"]  # the first after CE+
+    low, high = winner["interval"]
+    gain = f"{100 * winner['difference']:.1f} [{100 * low:.1f}, {100 * high:.1f}] points"
+    assert f"{gain}, in {winner['wins']} of {winner['n']} pairs" in README
+    assert f"of {sum(row['label'].startswith('openauc') for row in selection)} forms" in README
