@@ -44,6 +44,9 @@ def test_a_wrong_name_is_refused(name):
 def test_options_are_those_of_the_constructor():
     assert method_options(OpenAUC) == OpenAUC.preset("paper") | {
         "margin": None,
+        "warm_up": 0,
+        "min_confidence": 0.0,
+        "gradient": "both",
         "gather": False,
         "score": None,
         "label_smoothing": None,
