@@ -20,7 +20,7 @@ from writing import write_results
 from openauc import Evaluation, Predictions, evaluate
 
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
-MNIST_BUDGET = {"--width": 32, "--epochs": 10, "--recipe": "plus", "--seed": 0}
+MNIST_BUDGET = {"--width": 16, "--epochs": 30, "--recipe": "plus", "--seed": 0}
 
 
 def openauc(*arguments: object) -> None:
