@@ -29,19 +29,18 @@ FORMS = {
     "OpenAUC, preset paper": ("openauc", {"preset": "paper"}),
     "OpenAUC, preset public_code": ("openauc", {"preset": "public_code"}),
 }
-COLUMNS = {
-    "largest logit of hits": "{:.2f}",
-    "its standard deviation": "{:.2f}",
-    "AUROC, largest logit": "{:.1f}",
-    "AUROC, mean logit": "{:.1f}",
-    "AUROC, lead": "{:.1f}",
-    "OpenAUC, largest logit": "{:.1f}",
-    "OpenAUC, lead": "{:.1f}",
-}
+HITS = ("largest logit of hits", "its standard deviation")
+RANKINGS = (
+    "AUROC, largest logit",
+    "AUROC, mean logit",
+    "AUROC, lead",
+    "OpenAUC, largest logit",
+    "OpenAUC, lead",
+)
 
 
 def measured(result: TrialResult, store: Store, data_root: Path | None) -> dict[str, float]:
-    """The columns for one trained network, on the samples its trial was scored on."""
+    """The figures of one trained network, on the samples its trial was scored on."""
     spec = result.spec
     data = get_protocol(spec.protocol).load(
         spec.split, root=data_root, validation=spec.validation, pseudo_unknown=spec.pseudo_unknown, seed=spec.seed
@@ -58,11 +57,11 @@ def measured(result: TrialResult, store: Store, data_root: Path | None) -> dict[
     predicted, largest, mean = logits.argmax(1), logits.max(1), logits.mean(1)
     hits = largest[predicted == labels]
     triple = {"largest logit": largest, "mean logit": mean, "lead": largest - mean}
-    found = {"largest logit of hits": hits.mean(), "its standard deviation": hits.std()}
+    found = dict(zip(HITS, (hits.mean(), hits.std()), strict=True))
     for name, confidence in triple.items():
         found[f"AUROC, {name}"] = 100 * auroc_score(labels, predicted, -confidence)
         found[f"OpenAUC, {name}"] = 100 * openauc_score(labels, predicted, -confidence)
-    return {name: float(found[name]) for name in COLUMNS}
+    return {name: float(found[name]) for name in (*HITS, *RANKINGS)}
 
 
 def is_form(result: TrialResult, form: tuple[str, dict[str, Any]]) -> bool:
@@ -85,14 +84,16 @@ def main() -> None:
         label: [{"id": r.spec.id, **measured(r, store, chosen.data_root)} for r in results]
         for label, results in networks.items()
     }
-    lines = [f"| form | n | {' | '.join(COLUMNS)} |", f"| --- | ---: |{' ---: |' * len(COLUMNS)}"]
+    lines = [f"| form | n | {HITS[0]} | {' | '.join(RANKINGS)} |", f"| --- | ---: |{' ---: |' * (1 + len(RANKINGS))}"]
     for label, found in rows.items():
-        means = [pattern.format(np.mean([row[name] for row in found])) for name, pattern in COLUMNS.items()]
-        lines.append(f"| {label} | {len(found)} | {' | '.join(means)} |")
+        mean = {name: np.mean([row[name] for row in found]) for name in (*HITS, *RANKINGS)}
+        ranked = " | ".join(f"{mean[name]:.1f}" for name in RANKINGS)
+        lines.append(f"| {label} | {len(found)} | {mean[HITS[0]]:.1f} ± {mean[HITS[1]]:.1f} | {ranked} |")
     told = (
         "The largest logit is the mean logit plus its lead over it. Cross-entropy depends on differences of logits, "
         "so on the lead and not on the mean. Means over n networks; AUROC and OpenAUC x 100, each quantity taken as "
-        "a confidence, so that below 50 it points the wrong way. Hits are correctly classified known samples."
+        "a confidence, so that below 50 it points the wrong way. Hits are correctly classified known samples; ± is "
+        "the standard deviation over those of one network."
     )
     commits = sorted({r.environment.get("commit", "unknown") for results in networks.values() for r in results})
     text = "\n\n".join([f"# {chosen.title}", told, "\n".join(lines), f"Trained at commit {', '.join(commits)}."])
