@@ -63,7 +63,6 @@ def test_the_weight_warms_up_over_the_first_batches(backbone, images):
     state = method.rng.bit_generator.state
 
     def loss_of(lam):
-        method.rng.bit_generator.state = state
         full = diverse(make(backbone, lam=lam), images)
         full.rng.bit_generator.state = state
         return full.loss(images, labels)
