@@ -3,8 +3,10 @@
 `python benchmark/speed.py [metrics|learning] [--quick]`, both sections when none is named.
 
 Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: whatever else a
-machine does only adds to a time. Results go to `benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this
-program only; a run of one section keeps the other one as it was.
+machine does only adds to a time. Where two sides differ by a few percent that is too coarse, and the ratio is the
+median over pairs of calls made one after the other. Results go to
+`benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one section keeps the
+other one as it was.
 """
 
 from __future__ import annotations
@@ -211,12 +213,27 @@ def enlarged_digits(images: int) -> OpenSetData:
     return limited(replace(data, read_train=lambda: data.train._replace(images=large)), images)
 
 
-def at_most(name: str, ours: float, reference: float, target: float) -> Row:
-    return Row(name, ours, reference, ours / reference, f"<= {target:g}", ours / reference <= target)
+def in_pairs(rounds: int, reference: Callable[[], object], *functions: Callable[[], object]) -> list[list[float]]:
+    """For each function, medians over the rounds: seconds, seconds of the reference, ratio within a round.
+
+    Calls of one round are seconds apart, so they share most of what the machine does meanwhile; every other round
+    goes backwards, so that none profits from its place.
+    """
+    calls = [reference, *functions]
+    seconds = np.empty((rounds, len(calls)))
+    for call in calls:
+        call()
+    for row in range(rounds):
+        for column in range(len(calls))[:: -1 if row % 2 else 1]:
+            start = time.perf_counter()
+            calls[column]()
+            seconds[row, column] = time.perf_counter() - start
+    first = seconds[:, 0]
+    return [[float(np.median(values)) for values in (own, first, own / first)] for own in seconds[:, 1:].T]
 
 
-def step_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
-    """Steps of OpenAUC against those of cross-entropy."""
+def step_rows(data: OpenSetData, recipe: Recipe, width: int, rounds: int) -> list[Row]:
+    """Steps of OpenAUC against those of cross-entropy, and of cross-entropy against itself to tell the noise."""
     x = torch.randn(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     y = torch.from_numpy(data.train_labels[:BATCH])
 
@@ -226,10 +243,14 @@ def step_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> li
         optimizer = method.optimizer(recipe)
         return lambda: method.train_batch(x, y, optimizer)
 
-    plain, head, block = in_turn(3 * repeats, step("ce_plus"), step("openauc"), step("openauc", cut="block2"))
+    head, block, same = in_pairs(
+        rounds, step("ce_plus"), step("openauc"), step("openauc", cut="block2"), step("ce_plus")
+    )
+    of = f"in steps of cross-entropy, median of {rounds} pairs"
     return [
-        at_most("step of OpenAUC, cut before the head, in steps of cross-entropy", head, plain, 1.05),
-        at_most("step of OpenAUC, cut before the last block, in steps of cross-entropy", block, plain, 1.5),
+        Row(f"step of OpenAUC, cut before the head, {of}", *head, "<= 1.05", head[2] <= 1.05),
+        Row(f"step of OpenAUC, cut before the last block, {of}", *block, "<= 1.5", block[2] <= 1.5),
+        Row(f"- noise: a second network's step of cross-entropy, {of}", *same),
     ]
 
 
@@ -254,7 +275,10 @@ def loop_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> li
 
 
 def part_rows(ours: Method, plain: Method, recipe: Recipe, repeats: int) -> list[Row]:
-    """One batch through the network, and through its convolutions alone, in fp32 on both sides."""
+    """One batch through the network, and through its convolutions alone, in fp32 on both sides.
+
+    A matrix product tells how many multiplications a second there are to be had.
+    """
     x = torch.randn(BATCH, 3, 32, 32)
     y = torch.arange(BATCH) % ours.num_classes
     sides = (ours, x.contiguous(memory_format=torch.channels_last)), (plain, x)
@@ -265,25 +289,47 @@ def part_rows(ours: Method, plain: Method, recipe: Recipe, repeats: int) -> list
 
     steps = [step(*side) for side in sides]
     alone = [convolving(*side) for side in sides]
-    last, first, last_alone, first_alone = in_turn(repeats, *steps, *alone)
+    square = torch.randn(2048, 2048)
+    last, first, last_alone, first_alone, product = in_turn(repeats, *steps, *alone, lambda: square @ square)
+    at_this_rate = product * multiplications(ours, x) / 2048**3
     return [
         Row(f"- of it, a step on {BATCH} images, fp32, channels last against NCHW", last, first, first / last),
         Row("- of that, the convolutions, forward and backward", last_alone, first_alone, first_alone / last_alone),
+        Row(
+            "- as many multiplications in a large fp32 matrix product, against these convolutions",
+            last_alone,
+            at_this_rate,
+            at_this_rate / last_alone,
+        ),
     ]
 
 
-def convolving(method: Method, x: torch.Tensor) -> Callable[[], object]:
-    """A call that runs the convolutions of a method alone, on what a batch sends them, forward and backward."""
-    seen: list[tuple[nn.Conv2d, torch.Tensor, torch.Tensor]] = []
+Convolved = tuple[nn.Conv2d, torch.Tensor, torch.Tensor]
+
+
+def convolved(method: Method, x: torch.Tensor) -> list[Convolved]:
+    """Each convolution of a method with the input and the output that a batch gives it."""
+    seen: list[Convolved] = []
 
     def see(layer: nn.Conv2d, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
-        seen.append((layer, inputs[0].detach().requires_grad_(), torch.randn_like(output)))
+        seen.append((layer, inputs[0].detach(), output.detach()))
 
     hooks = [layer.register_forward_hook(see) for layer in method.modules() if isinstance(layer, nn.Conv2d)]
     method.logits(x)
     for hook in hooks:
         hook.remove()
-    return lambda: [torch.autograd.grad(layer(h), (layer.weight, h), gradient) for layer, h, gradient in seen]
+    return seen
+
+
+def convolving(method: Method, x: torch.Tensor) -> Callable[[], object]:
+    """A call that runs the convolutions of a method alone, on what a batch sends them, forward and backward."""
+    parts = [(layer, h.requires_grad_(), torch.randn_like(output)) for layer, h, output in convolved(method, x)]
+    return lambda: [torch.autograd.grad(layer(h), (layer.weight, h), gradient) for layer, h, gradient in parts]
+
+
+def multiplications(method: Method, x: torch.Tensor) -> int:
+    """Of the convolutions on a batch, directly: forward, for the input's gradient and for the weight's."""
+    return sum(3 * output.numel() * layer.weight[0].numel() for layer, _, output in convolved(method, x))
 
 
 def augmentation_row(data: OpenSetData, recipe: Recipe, repeats: int) -> Row:
@@ -321,7 +367,7 @@ def learning_rows(quick: bool) -> list[Row]:
     recipe = recipe_for("plus", "cifar10", epochs=1, batch_size=BATCH)
     return [
         *predict_rows(data, recipe, width, repeats),
-        *step_rows(data, recipe, width, repeats),
+        *step_rows(data, recipe, width, 5 if quick else 80),
         augmentation_row(data, recipe, 5 * repeats),
         *loop_rows(data, recipe, width, repeats),
     ]
@@ -365,7 +411,8 @@ def table(sections: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Speed",
         "",
-        "Written by `benchmark/speed.py`. Seconds of the fastest of several calls; both sides of a ratio from one run.",
+        "Written by `benchmark/speed.py`. Seconds of the fastest of several calls, of the median call where a row says",
+        "so; both sides of a ratio from one run.",
         "",
     ]
     for name, section in sections.items():
