@@ -1,12 +1,12 @@
-"""Speed of metrics and learning, each against a reference measured in the same run.
+"""Speed of metrics, learning and report, each against a reference measured in the same run.
 
-`python benchmark/speed.py [metrics|learning] [--quick]`, both sections when none is named.
+`python benchmark/speed.py [metrics|learning|report] [--quick]`, all sections when none is named.
 
 Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: whatever else a
 machine does only adds to a time. Where two sides differ by a few percent that is too coarse, and the ratio is the
 median over pairs of calls made one after the other. Results go to
 `benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one section keeps the
-other one as it was.
+others as they were.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -36,6 +38,7 @@ from openauc.environment import environment, hardware_name
 from openauc.methods.base import Method
 from openauc.metrics import _kernel
 from openauc.protocols import OpenSetData, get_protocol
+from openauc.report import predictions_report
 from openauc.training.augment import TrainTransform, resize
 from openauc.training.loop import build_method, limited, train
 from openauc.training.predict import agreement, lay_out, native_bfloat16, predict_logits
@@ -373,6 +376,42 @@ def learning_rows(quick: bool) -> list[Row]:
     ]
 
 
+def report_rows(quick: bool) -> list[Row]:
+    """Pages opened in a real Chromium, from the file to the last chart."""
+    from playwright.sync_api import sync_playwright
+
+    small, large = 10_000, 20_000 if quick else 1_000_000
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+
+        def opening(n: int) -> Callable[[], object]:
+            file = Path(folder, f"{n}.html")
+            models = {"model": openauc.Predictions.of(*simulated(n // 2, n // 2, 10))}
+            write_text(file, predictions_report(models, n_replicates=2))
+
+            def open_page() -> None:
+                page = browser.new_page()
+                page.goto(file.as_uri())
+                page.wait_for_function("[...document.querySelectorAll('.chart')].every(c => c.querySelector('svg'))")
+                page.close()
+
+            return open_page
+
+        few, many = in_turn(5, opening(small), opening(large))
+        browser.close()
+    return [
+        Row(
+            f"a report on {large:,} samples opens in Chromium (reference: the limit)",
+            many,
+            3,
+            3 / many,
+            "< 3 s",
+            many < 3,
+        ),
+        Row(f"- against one on {small:,} samples", many, few, few / many),
+    ]
+
+
 def metrics_rows(quick: bool) -> list[Row]:
     if quick:
         return [small_row(), *openauc_rows(200_000, 3), evaluate_row(5_000, 100), sweep_row(2_000, 1)]
@@ -385,7 +424,7 @@ def metrics_rows(quick: bool) -> list[Row]:
     ]
 
 
-SECTIONS = {"metrics": metrics_rows, "learning": learning_rows}
+SECTIONS = {"metrics": metrics_rows, "learning": learning_rows, "report": report_rows}
 
 
 def section_table(name: str, section: dict[str, Any]) -> list[str]:
