@@ -43,7 +43,8 @@ from openauc.protocols.base import TrainPart
 from openauc.report import predictions_report
 from openauc.training.augment import TrainTransform, resize
 from openauc.training.loop import build_method, limited, train
-from openauc.training.predict import agreement, lay_out, native_bfloat16, predict_logits
+from openauc.training.predict import agreement, lay_out, predict_logits
+from openauc.training.process import native_bfloat16
 from openauc.training.recipe import Recipe, recipe_for
 
 RESULTS = Path(__file__).parent / "results"

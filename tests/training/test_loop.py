@@ -357,14 +357,14 @@ def test_freed_memory_is_reused():
     code = """
 import resource
 import torch
-from openauc.training.loop import _memory_reused
+from openauc.training.process import memory_reused
 
 def new_pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(10_000_000)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-with _memory_reused(enabled=True):
+with memory_reused(enabled=True):
     inside = sum(new_pages() for _ in range(20))
 print(inside, new_pages())
 """
@@ -491,7 +491,7 @@ import torch
 torch.set_num_threads(1)
 from pathlib import Path
 from test_loop import shared_run
-from openauc.training.predict import process_state
+from openauc.training.process import process_state
 
 _, rows, predictions = shared_run(Path({out!r}))
 state = process_state()

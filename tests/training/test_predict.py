@@ -15,10 +15,10 @@ from openauc.training.predict import (
     _Predictor,
     agreement,
     fold_batch_norms,
-    native_bfloat16,
     predict,
     predict_logits,
 )
+from openauc.training.process import native_bfloat16
 from openauc.training.recipe import recipe_for
 
 RECIPE = recipe_for("plain", "digits")

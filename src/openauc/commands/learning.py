@@ -72,7 +72,7 @@ def train(
     from openauc.training.loop import CHECKPOINT, TrainingInterrupted, build_method, limited
     from openauc.training.loop import train as run
     from openauc.training.predict import predict as predict_all
-    from openauc.training.predict import process_state
+    from openauc.training.process import process_state
 
     chosen = _recipe(
         recipe,
@@ -178,7 +178,7 @@ def predict(
     from openauc.training.checkpoint import read_about
     from openauc.training.loop import build_method
     from openauc.training.predict import predict as predict_all
-    from openauc.training.predict import process_state
+    from openauc.training.process import process_state
 
     data = get_protocol(protocol).load(split, root=data_root, balanced=balanced, seed=seed)
     about = read_about(weights) or {}
@@ -396,7 +396,8 @@ def _claim(out: Path, spec: dict[str, Any], *, processes: int) -> None:
     A run that ended before its first checkpoint, such as one with a mistyped option, has no claim any more.
     """
     from openauc.environment import environment
-    from openauc.training.loop import CHECKPOINT, WEIGHTS, refuse_other_run
+    from openauc.training.checkpoint import refuse_other_run
+    from openauc.training.loop import CHECKPOINT, WEIGHTS
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; --out names the folder of the run.")

@@ -6,21 +6,15 @@ an epoch follows from seed and epoch, the augmentation of a batch from seed, epo
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
-import platform
 import signal
-import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -44,10 +38,12 @@ from openauc.training.checkpoint import (
     Checkpoint,
     ProcessState,
     Progress,
+    refuse_other_run,
     restore_optimizer,
     save_weights,
 )
-from openauc.training.predict import Pixels, lay_out, on_cpu, process_state, remember_recipe
+from openauc.training.predict import Pixels, lay_out, remember_recipe
+from openauc.training.process import caught_signals, memory_reused, on_cpu, process_state
 from openauc.training.recipe import Recipe, default_backbone
 from openauc.training.schedule import learning_rate
 
@@ -58,9 +54,6 @@ Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: dict[Precision, str] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "mlflow": ("mlflow",)}
 """Trackers by name, and the packages of which one has to be installed."""
-
-# malloc.h
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 
 CHECKPOINT, LOG, WEIGHTS = "checkpoint.safetensors", "log.jsonl", "model.safetensors"
 
@@ -154,7 +147,7 @@ def train(
         )
         if compile:
             method.backbone.compile()
-        with _memory_reused(enabled=accelerator.device.type == "cpu"):
+        with memory_reused(enabled=accelerator.device.type == "cpu"):
             return run.go(checkpoint_every)
     finally:
         for tracker in accelerator.trackers:
@@ -290,7 +283,7 @@ class _Run:
         log = self.out / LOG if self.out is not None and self.accelerator.is_main_process else None
         if log is not None:
             write_text(log, "".join(f"{json.dumps(row)}\n" for row in self.progress.history))
-        with _caught_signals(enabled=self.out is not None) as caught, self._bar() as bar:
+        with caught_signals(enabled=self.out is not None) as caught, self._bar() as bar:
             while self.progress.epoch < self.recipe.epochs:
                 if not self._epoch(caught, bar):
                     self._save()
@@ -479,27 +472,6 @@ class _Run:
         )
 
 
-def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming what differs, unless a folder's run and the one asked for are the same."""
-    # By way of JSON, as what was read: a tuple there is a list.
-    before, now = (dict(_flat(json.loads(json.dumps(about)))) for about in (old, new))
-    different = [key for key in before | now if before.get(key) != now.get(key)]
-    if different:
-        said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])
-        more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
-        raise ValueError(
-            f"{folder} holds another run: {said}{more}. Repeat its command to resume it, or choose another folder."
-        )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) -> None:
     if data.num_classes != method.num_classes:
         raise ValueError(
@@ -530,55 +502,6 @@ def _accelerator(
         project_dir=None if out is None else str(out),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=method.find_unused_parameters)],
     )
-
-
-@contextmanager
-def _memory_reused(*, enabled: bool) -> Iterator[None]:
-    """Keep freed memory in the process, where the C library is glibc.
-
-    By default it returns every large block to the system at once, and a tenth of a full-width step on a CPU went
-    into clearing the pages of the next one. What is set afterwards is where glibc's own adjustment ends.
-    """
-    if not enabled or platform.libc_ver()[0] != "glibc":
-        yield
-        return
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_MAX, 0)
-    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    try:
-        yield
-    finally:
-        libc.mallopt(_M_MMAP_MAX, 2**16)
-        libc.mallopt(_M_MMAP_THRESHOLD, 2**25)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**26)
-        libc.malloc_trim(0)
-
-
-@contextmanager
-def _caught_signals(*, enabled: bool) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM; a second one acts at once, as it would have without us."""
-    caught: list[int] = []
-    # Python lets only the main thread decide about signals.
-    if not enabled or threading.current_thread() is not threading.main_thread():
-        yield caught
-        return
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-    def catch(number: int, frame: FrameType | None) -> None:
-        caught.append(number)
-        restore()
-        print("stopping after this batch; once more to stop at once.", file=sys.stderr)
-
-    for number in previous:
-        signal.signal(number, catch)
-    try:
-        yield caught
-    finally:
-        restore()
 
 
 def _number(seed: int, purpose: str, *place: int) -> int:

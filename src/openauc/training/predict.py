@@ -10,8 +10,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from accelerate import PartialState
-from accelerate.utils import gather_object, parse_flag_from_env
+from accelerate.utils import gather_object
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -23,6 +22,7 @@ from openauc.predictions import Predictions
 from openauc.protocols.base import OpenSetData
 from openauc.protocols.sources import Images, LazyImages
 from openauc.training.augment import TestTransform
+from openauc.training.process import native_bfloat16, process_state
 from openauc.training.recipe import Recipe
 
 InferencePrecision = Literal["auto", "fp32", "bf16"]
@@ -230,26 +230,6 @@ def _gathered(predictor: _Predictor, count: int, precision: InferencePrecision) 
     state = process_state()
     own = np.array_split(everything, state.num_processes)[state.process_index]
     return np.concatenate(gather_object([predictor.logits(own, half=half)]))
-
-
-def on_cpu() -> bool:
-    """Whether to compute on the CPU: without CUDA, or where ``accelerate launch --cpu`` says so.
-
-    Unless it is told, accelerate takes the processes of a CPU run for unrelated ones.
-    """
-    return not torch.cuda.is_available() or bool(parse_flag_from_env("ACCELERATE_USE_CPU"))
-
-
-def process_state() -> PartialState:
-    """Which of how many processes this is, and its device."""
-    return PartialState(cpu=on_cpu())
-
-
-def native_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies in bfloat16 itself rather than by way of float32."""
-    if device.type == "cuda":
-        return bool(torch.cuda.get_device_capability(device) >= (8, 0))
-    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def _pairs(module: nn.Module) -> list[tuple[str, str]]:

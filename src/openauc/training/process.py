@@ -1,0 +1,88 @@
+"""What a training process is and has: its place among others, its device, its memory, its signals."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env
+
+# malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
+
+
+def on_cpu() -> bool:
+    """Whether to compute on the CPU: without CUDA, or where ``accelerate launch --cpu`` says so.
+
+    Unless it is told, accelerate takes the processes of a CPU run for unrelated ones.
+    """
+    return not torch.cuda.is_available() or bool(parse_flag_from_env("ACCELERATE_USE_CPU"))
+
+
+def process_state() -> PartialState:
+    """Which of how many processes this is, and its device."""
+    return PartialState(cpu=on_cpu())
+
+
+def native_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies in bfloat16 itself rather than by way of float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.get_device_capability(device) >= (8, 0))
+    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+@contextmanager
+def memory_reused(*, enabled: bool) -> Iterator[None]:
+    """Keep freed memory in the process, where the C library is glibc.
+
+    By default it returns every large block to the system at once, and a tenth of a full-width step on a CPU went
+    into clearing the pages of the next one. What is set afterwards is where glibc's own adjustment ends.
+    """
+    if not enabled or platform.libc_ver()[0] != "glibc":
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_MMAP_MAX, 0)
+    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    try:
+        yield
+    finally:
+        libc.mallopt(_M_MMAP_MAX, 2**16)
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**25)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**26)
+        libc.malloc_trim(0)
+
+
+@contextmanager
+def caught_signals(*, enabled: bool) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM; a second one acts at once, as it would have without us."""
+    caught: list[int] = []
+    # Python lets only the main thread decide about signals.
+    if not enabled or threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def catch(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        restore()
+        print("stopping after this batch; once more to stop at once.", file=sys.stderr)
+
+    for number in previous:
+        signal.signal(number, catch)
+    try:
+        yield caught
+    finally:
+        restore()
