@@ -141,7 +141,7 @@ def test_a_missing_part_that_is_not_on_the_hub(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere' is not a folder; pass `root`"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere' is not a folder; set `root`"):
         read(MNIST, root=tmp_path / "nowhere")
 
 

@@ -191,7 +191,7 @@ def test_unknown_names_are_refused_with_the_likely_spelling() -> None:
         recipe_for("pluss", "mnist")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no protocol named 'cifar-10'; did you mean 'cifar10'"):
         recipe_for("plain", "cifar-10")
-    with pytest.raises(ValueError, match="no protocol named 'xyz'; There are 'mnist'"):
+    with pytest.raises(ValueError, match="no protocol named 'xyz'; there are 'mnist'"):
         recipe_for("plain", "xyz")
 
 

@@ -228,8 +228,8 @@ class ParquetSource:
             return None
         if not Path(given).is_dir():
             raise FileNotFoundError(
-                f"the data root {str(given)!r} is not a folder; pass `root`, or set OPENAUC_DATA, to the "
-                f"folder that holds {self.name}/, or leave both out to download from the Hub."
+                f"the data root {str(given)!r} is not a folder; set `root` (--data-root) or OPENAUC_DATA "
+                f"to the folder that holds {self.name}/, or leave both out to download from the Hub."
             )
         return Path(given) / self.name
 
@@ -264,7 +264,9 @@ class ParquetSource:
 
     def _how_to_get(self, part: Part, folder: Path | None, reason: str) -> str:
         wanted = " or ".join(f"{split}-*-of-*.parquet" for split in self._split_names(part))
-        looked = f"no {wanted} in {folder}" if folder else "no data root was given (`root` or OPENAUC_DATA)"
+        looked = (
+            f"no {wanted} in {folder}" if folder else "no data root was given (`root`, --data-root or OPENAUC_DATA)"
+        )
         home = folder or f"<root>/{self.name}"
         if self.hub is None:
             remedy = (

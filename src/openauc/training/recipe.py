@@ -325,8 +325,8 @@ def _fitting_restarts(recipe: Recipe) -> int:
 def _find(name: str, table: Mapping[Any, T], what: str) -> T:
     if name not in table:
         near = difflib.get_close_matches(str(name), table, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"no {what} named {name!r}; {hint}There are {_listed(table)}.")
+        hint = f"did you mean {near[0]!r}? There" if near else "there"
+        raise ValueError(f"no {what} named {name!r}; {hint} are {_listed(table)}.")
     return table[name]
 
 
