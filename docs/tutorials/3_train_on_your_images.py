@@ -85,6 +85,22 @@ plt.show()
 # sphinx_gallery_thumbnail_number = 2
 
 # %%
+# From the command line
+# ---------------------
+#
+# The same split as a file, ``mine.json``, and the training as a command. The recipes ``plain`` and ``plus`` are then
+# those of CIFAR10, above 64 pixels those of CUB, and ``--set`` changes any of their numbers.
+#
+# .. code-block:: json
+#
+#    {"folder": "images", "image_size": 8, "splits": [{"known": ["2", "3", "4", "5"], "unknown": ["8", "9"]}]}
+#
+# .. code-block:: text
+#
+#    openauc train mine.json --recipe plain --epochs 15 --width 8 --set augmentation=none -o runs/mine
+#    openauc evaluate runs/mine/predictions.parquet --report mine.html
+
+# %%
 # With more images
 # ----------------
 #

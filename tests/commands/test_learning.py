@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import typer
+from PIL import Image
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -53,11 +54,44 @@ def refused(*words, match):
         raise result.exception
 
 
+@pytest.fixture
+def own_protocol(tmp_path):
+    """Folders of digits and the file that makes a protocol of them."""
+    digits = PROTOCOLS["digits"].load(0)
+    for label, name in enumerate(digits.class_names):
+        folder = tmp_path / "images" / name
+        folder.mkdir(parents=True)
+        for number, pixels in enumerate(digits.train_images[digits.train_labels == label][:20]):
+            Image.fromarray(pixels).save(folder / f"{number}.png")
+    known, unknown = digits.class_names[:3], digits.class_names[3:]
+    split = {"known": known, "unknown": {"near": unknown[:1], "far": unknown[1:]}}
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"folder": "images", "image_size": 8, "splits": [split]}))
+    return file
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "digits"
     words = ("train", "digits", "--method", "openauc", "--method-arg", "lam=0.2", *SMALL, "-o", out)
     return out, words, run(*words)
+
+
+def test_images_of_ones_own(own_protocol, tmp_path):
+    out, again = tmp_path / "run", tmp_path / "again.parquet"
+    words = ("--recipe", "plain", "--epochs", "2", "--width", "4", "--set", "augmentation=none")
+    run("train", own_protocol, *words, "-o", out)
+    config = json.loads((out / "config.json").read_text())["spec"]
+    assert config["known_classes"] == json.loads(own_protocol.read_text())["splits"][0]["known"]
+    # The numbers are CIFAR10's, the image size is the file's.
+    changed = {"epochs": 2, "image_size": 8, "augmentation": "none"}
+    assert config["recipe"] == {**RECIPES["plain"]["cifar10"].to_dict(), **changed}
+    (tmp_path / "images" / "0 a class more").mkdir()  # moves the ids of all others
+    run("predict", own_protocol, "--weights", out / "model.safetensors", "-o", again)
+    assert read_columns(again).keys() >= {"group"}
+    for ours, first in zip(Predictions.load(again), Predictions.load(out / "predictions.parquet"), strict=True):
+        np.testing.assert_array_equal(ours, first)
+    refused("predict", "digits", "--weights", out / "model.safetensors", "-o", again, match="their known source differ")
 
 
 def test_a_run_leaves_its_files(finished):

@@ -35,6 +35,7 @@ LAYERS = {
     "evaluation": "N5",
     "protocols.sources": "N1",
     "protocols.base": "N2",
+    "protocols.files": "N2.5",
     "protocols.table": "N3",
     "protocols": "N4",
     "losses": "T1",

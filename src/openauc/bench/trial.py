@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from openauc._validation import check_fraction
-from openauc.protocols import get_protocol
+from openauc._validation import check_choice, check_fraction
+from openauc.protocols import PROTOCOLS, get_protocol
 from openauc.training.recipe import Recipe, default_backbone, published_recipe, recipe_for
 
 Scalar = str | int | float | bool | None
@@ -66,7 +66,8 @@ class TrialSpec:
     pseudo_unknown: int = 0
 
     def __post_init__(self) -> None:
-        count = len(get_protocol(self.protocol).splits)
+        # By name only: a file may change between the trials that name it.
+        count = len(PROTOCOLS[check_choice("protocol", self.protocol, PROTOCOLS)].splits)
         if not 0 <= self.split < count:
             raise ValueError(f"{self.protocol} has no split {self.split}; it has 0 to {count - 1}.")
         if self.seed < 0:

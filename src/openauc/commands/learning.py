@@ -18,13 +18,16 @@ from openauc._validation import check_choice
 from openauc.evaluation import Evaluation
 from openauc.metrics.table import METRICS
 from openauc.protocols import PROTOCOLS, OpenSetData, get_protocol
-from openauc.training.recipe import RECIPES, Recipe, default_backbone, published_recipe, recipe_for
+from openauc.protocols.files import is_protocol_file
+from openauc.training.recipe import RECIPES, Recipe, default_backbone, protocol_like, published_recipe, recipe_for
 
 T = TypeVar("T")
 
 CONFIG, PREDICTIONS, EVALUATION = "config.json", "predictions.parquet", "evaluation.json"
 
-ProtocolName = Annotated[str, typer.Argument(help="Protocol, see `openauc list protocols`.")]
+ProtocolName = Annotated[
+    str, typer.Argument(help="Protocol, see `openauc list protocols`, or a .json file of your own.")
+]
 MethodName = Annotated[str, typer.Option("--method", "-m", help="Method, or pkg.module of your own.")]
 SplitIndex = Annotated[int, typer.Option("--split", help="Which class split of the protocol.")]
 RecipeName = Annotated[
@@ -80,7 +83,7 @@ def train(
         method,
         epochs=epochs,
         overrides={
-            **assignments("--set", set_),
+            **_recipe_fields(set_),
             **_given(batch_size=batch_size, learning_rate=learning_rate),
         },
     )
@@ -183,7 +186,7 @@ def predict(
     data = get_protocol(protocol).load(split, root=data_root, balanced=balanced, seed=seed)
     about = read_about(weights) or {}
     _refuse_other_task(weights, about, {**_task(protocol, split, data), "method": method})
-    overrides = assignments("--set", set_)
+    overrides = _recipe_fields(set_)
     if "recipe" in about and recipe is None:
         chosen = _built(lambda: Recipe.from_dict({**about["recipe"], **overrides}))
     else:
@@ -326,7 +329,16 @@ def _recipe(
     name: str | None, protocol: str, method: str, *, epochs: int | None, overrides: Mapping[str, Any]
 ) -> Recipe:
     chosen = check_choice("recipe", name or published_recipe(method), RECIPES)
+    if is_protocol_file(protocol):
+        size = get_protocol(protocol).image_size
+        protocol, overrides = protocol_like(size), {"image_size": size, **overrides}
     return _built(lambda: recipe_for(chosen, protocol, method, epochs=epochs, **overrides))  # type: ignore[arg-type]
+
+
+def _recipe_fields(texts: list[str] | None) -> dict[str, Any]:
+    """Values of ``--set``. No field of a recipe may be None, but the augmentation may be ``"none"``."""
+    given = assignments("--set", texts)
+    return {name: "none" if value is None else value for name, value in given.items()}
 
 
 def _built(build: Callable[[], T]) -> T:
@@ -382,11 +394,13 @@ def _given(**options: Any) -> dict[str, Any]:
 def _task(protocol: str, split: int, data: OpenSetData) -> dict[str, Any]:
     """What a model has learned to tell apart."""
     source = get_protocol(protocol).known_source
+    named = isinstance(source, str)
     return {
         "protocol": protocol,
         "split": split,
-        "known_source": source if isinstance(source, str) else type(source).__name__,
-        "known_classes": list(data.split.known),
+        "known_source": source if named else type(source).__name__,
+        # Ids of class folders move when a folder is added, names do not.
+        "known_classes": list(data.split.known if named else data.class_names),
     }
 
 

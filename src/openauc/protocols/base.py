@@ -29,6 +29,18 @@ class Split(NamedTuple):
     unknown: tuple[int, ...]
     groups: Mapping[str, tuple[int, ...]] = {}
 
+    @classmethod
+    def of(cls, known: Sequence[int], unknown: Sequence[int] | Mapping[str, Sequence[int]]) -> Split:
+        """Split whose unknown classes are a list or, by group, several.
+
+        >>> Split.of([3, 5], {"near": [4], "far": [9]}).unknown
+        (4, 9)
+        """
+        if not isinstance(unknown, Mapping):
+            return cls(tuple(known), tuple(unknown))
+        groups = {name: tuple(classes) for name, classes in unknown.items()}
+        return cls(tuple(known), tuple(label for classes in groups.values() for label in classes), groups)
+
 
 class Sizes(NamedTuple):
     """Numbers of images: known classes in training, known and unknown classes in the test part."""
@@ -228,10 +240,8 @@ class Protocol:
         drawn as test part with `seed`, so that the seed of `load` never changes the test part.
         """
         source = FolderSource(path=Path(path), test_share=test_share, seed=seed)
-        ids = {name: label for label, name in enumerate(source.class_names())}
-        chosen = Split(
-            known=tuple(ids[check_choice("known", name, ids)] for name in known),
-            unknown=tuple(ids[check_choice("unknown", name, ids)] for name in unknown),
+        chosen = Split.of(
+            [source.class_id(name, "known") for name in known], [source.class_id(name, "unknown") for name in unknown]
         )
         return cls(
             known_source=source,

@@ -8,6 +8,7 @@ from typing import Any
 
 from openauc._validation import check_choice
 from openauc.protocols.base import Protocol, Sizes, Split
+from openauc.protocols.files import is_protocol_file, read_protocol
 
 _LEGACY = "five class splits of ARPL (Chen et al., 2021), used by Vaze et al. (2022) and Wang et al. (2022)"
 _FINE_GRAINED = "Semantic Shift Benchmark (Vaze et al., 2022), unknown classes easy, medium or hard"
@@ -20,15 +21,8 @@ def _entries(file: str) -> list[dict[str, Any]]:
 
 
 def _splits(file: str) -> tuple[Split, ...]:
-    """Splits of `data/<file>.json`, where the unknown classes are a list or, by group, several."""
-    return tuple(_split(entry["known"], entry["unknown"]) for entry in _entries(file))
-
-
-def _split(known: list[int], unknown: list[int] | dict[str, list[int]]) -> Split:
-    if isinstance(unknown, list):
-        return Split(tuple(known), tuple(unknown))
-    groups = {name: tuple(classes) for name, classes in unknown.items()}
-    return Split(tuple(known), tuple(label for classes in groups.values() for label in classes), groups)
+    """Splits of `data/<file>.json`."""
+    return tuple(Split.of(entry["known"], entry["unknown"]) for entry in _entries(file))
 
 
 def _sizes(file: str) -> tuple[Sizes, ...]:
@@ -110,9 +104,13 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def get_protocol(protocol: str | Protocol) -> Protocol:
-    """Return the protocol of that name, or the given protocol itself.
+    """Return the protocol of that name, of that `.json` file (see `read_protocol`), or the given protocol itself.
 
     >>> get_protocol("cifar+10").duplicate_splits()
     ((1, 2),)
     """
-    return PROTOCOLS[check_choice("protocol", protocol, PROTOCOLS)] if isinstance(protocol, str) else protocol
+    if isinstance(protocol, Protocol):
+        return protocol
+    if is_protocol_file(protocol):
+        return read_protocol(protocol)
+    return PROTOCOLS[check_choice("protocol", protocol, PROTOCOLS)]

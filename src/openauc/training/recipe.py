@@ -261,6 +261,15 @@ def default_backbone(method: str, image_size: int) -> str:
     return "vgg32_abn" if method == "arpl_cs" else "vgg32"
 
 
+def protocol_like(image_size: int) -> str:
+    """The protocol whose recipes suit images of this size, for protocols that have none of their own.
+
+    >>> protocol_like(32), protocol_like(224)
+    ('cifar10', 'cub')
+    """
+    return "cub" if image_size > 64 else "cifar10"
+
+
 def recipe_for(
     name: RecipeName, protocol: str, method: str = "openauc", *, epochs: int | None = None, **overrides: Any
 ) -> Recipe:

@@ -1,0 +1,120 @@
+"""A protocol of one's own, written down as a JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from openauc._validation import check_choice
+from openauc.protocols.base import Protocol, Split
+from openauc.protocols.sources import SOURCES, FolderSource, Source
+
+Sources = tuple[str | Source, str | Source, Callable[[Any, str], int]]
+"""The source of known and of unknown images, and what turns a class of the file, and what it is called, into its id."""
+
+_OF_FOLDERS = ("folder", "test_share", "seed")
+_OF_SOURCES = ("source", "unknown_source")
+_OF_ALL = ("splits", "image_size", "reference")
+
+
+def read_protocol(path: Path | str) -> Protocol:
+    """Return the protocol that a JSON file describes; `get_protocol` and the command line read such files too.
+
+    Over class folders, `images/cat/*.png`, classes go by name, and the folder is relative to the file::
+
+        {"folder": "images", "image_size": 64,
+         "splits": [{"known": ["cat", "dog"], "unknown": ["fox"]}]}
+
+    `test_share` and `seed` are those of :class:`FolderSource`. Over sources of `SOURCES` classes go by id::
+
+        {"source": "cifar10", "unknown_source": "cifar100", "image_size": 32,
+         "splits": [{"known": [0, 1, 8, 9], "unknown": {"animals": [3, 15], "plants": [54, 62]}}]}
+
+    `unknown` may be divided into groups, as here, and `unknown_source` be left out where it is the same.
+    """
+    path = Path(path)
+    described = _json_object(path)
+    try:
+        return _protocol(described, path)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def is_protocol_file(protocol: str) -> bool:
+    """Whether a protocol is given as a file rather than by name."""
+    return protocol.endswith(".json")
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no protocol file {path}; `openauc list protocols` shows those with a name.")
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}).") from None
+    if not isinstance(described, dict):
+        raise ValueError(f"{path} holds a {type(described).__name__}; expected a JSON object with 'splits'.")
+    return described
+
+
+def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
+    given = [key for key in ("folder", "source") if key in described]
+    if len(given) != 1:
+        raise ValueError(f"it names {' and '.join(given) or 'no images'}; expected either 'folder' or 'source'.")
+    for key in described:
+        check_choice("field", key, (*(_OF_FOLDERS if given == ["folder"] else _OF_SOURCES), *_OF_ALL))
+    if missing := [key for key in ("splits", "image_size") if key not in described]:
+        raise ValueError(f"it lacks {' and '.join(map(repr, missing))}.")
+    read = _class_folders if given == ["folder"] else _sources
+    known_source, unknown_source, number_of = read(described, path)
+    if type(described["image_size"]) is not int:
+        raise TypeError(f"image_size is {described['image_size']!r}; expected a side in pixels.")
+    return Protocol(
+        known_source=known_source,
+        unknown_source=unknown_source,
+        splits=tuple(_split(index, entry, number_of) for index, entry in enumerate(_list(described, "splits"))),
+        image_size=described["image_size"],
+        reference=str(described.get("reference", path)),
+    )
+
+
+def _class_folders(described: Mapping[str, Any], path: Path) -> Sources:
+    options = {key: described[key] for key in ("test_share", "seed") if key in described}
+    source = FolderSource(path=path.parent / described["folder"], **options)
+    return source, source, source.class_id
+
+
+def _sources(described: Mapping[str, Any], path: Path) -> Sources:
+    known = check_choice("source", described["source"], SOURCES)
+    unknown = check_choice("unknown_source", described.get("unknown_source", known), SOURCES)
+    return known, unknown, _class_id
+
+
+def _class_id(given: Any, said_to_be: str) -> int:
+    if type(given) is not int:
+        raise TypeError(f"{said_to_be} is {given!r}; classes of a source go by their ids, as 0.")
+    return given
+
+
+def _split(index: int, entry: Any, number_of: Callable[[Any, str], int]) -> Split:
+    where = f"split {index}"
+    if not isinstance(entry, Mapping) or set(entry) != {"known", "unknown"}:
+        raise ValueError(f"{where} is {entry!r}; expected {{'known': [...], 'unknown': [...]}}.")
+
+    def numbers(classes: Any, side: str) -> tuple[int, ...]:
+        if not isinstance(classes, list):
+            raise TypeError(f"{where}: {side} is {classes!r}; expected a list of classes.")
+        return tuple(number_of(given, f"{where}: {side}") for given in classes)
+
+    known, unknown = numbers(entry["known"], "known"), entry["unknown"]
+    if isinstance(unknown, Mapping):
+        return Split.of(known, {name: numbers(classes, name) for name, classes in unknown.items()})
+    return Split.of(known, numbers(unknown, "unknown"))
+
+
+def _list(described: Mapping[str, Any], key: str) -> list[Any]:
+    if not isinstance(described[key], list):
+        raise TypeError(f"{key} is {described[key]!r}; expected a list.")
+    return list(described[key])

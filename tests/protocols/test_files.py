@@ -1,0 +1,118 @@
+"""Protocols written down as JSON files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openauc.bench.trial import TrialSpec
+from openauc.protocols import Protocol, Split, get_protocol, read_protocol
+
+ZOO: dict[str, Any] = {
+    "folder": "zoo",
+    "image_size": 5,
+    "splits": [{"known": ["dog", "ant"], "unknown": ["cat"]}, {"known": ["ant", "bee"], "unknown": {"far": ["dog"]}}],
+}
+CIFAR: dict[str, Any] = {
+    "source": "cifar10",
+    "unknown_source": "cifar100",
+    "image_size": 32,
+    "splits": [{"known": [0, 1], "unknown": [0, 7]}],
+}
+
+
+def written(folder: Path, described: Any) -> Path:
+    file = folder / "mine.json"
+    file.write_text(described if isinstance(described, str) else json.dumps(described), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def zoo(image_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file beside a folder of images, read from elsewhere."""
+    monkeypatch.chdir("/")
+    return written(image_folder.parent, {**ZOO, "folder": image_folder.name})
+
+
+def test_a_file_is_the_protocol_of_its_folder(zoo: Path, image_folder: Path) -> None:
+    from_file = read_protocol(zoo)
+    first, second = (from_file.load(split) for split in range(2))
+    by_hand = Protocol.from_folder(image_folder, known=["dog", "ant"], unknown=["cat"], image_size=5).load(0)
+    assert first.class_names == by_hand.class_names == ("dog", "ant")
+    assert first.test_labels.tolist() == by_hand.test_labels.tolist()
+    assert (first.test_images[:] == by_hand.test_images[:]).all()
+    assert second.class_names == ("ant", "bee")
+    assert set(second.test_group) == {"known", "far"}
+    assert get_protocol(str(zoo)) == from_file
+
+
+def test_options_of_the_folder_reach_it(image_folder: Path) -> None:
+    described = {**ZOO, "folder": str(image_folder), "test_share": 0.4, "seed": 3, "reference": "the zoo"}
+    protocol = read_protocol(written(image_folder.parent, described))
+    by_hand = Protocol.from_folder(
+        image_folder, known=["dog", "ant"], unknown=["cat"], image_size=5, test_share=0.4, seed=3
+    )
+    assert protocol.known_source == protocol.unknown_source == by_hand.known_source
+    assert protocol.reference == "the zoo"
+
+
+def test_a_file_over_sources(tmp_path: Path) -> None:
+    file = written(tmp_path, CIFAR)
+    assert read_protocol(file) == Protocol(
+        known_source="cifar10",
+        unknown_source="cifar100",
+        splits=(Split((0, 1), (0, 7)),),
+        image_size=32,
+        reference=str(file),
+    )
+    same = {**CIFAR, "splits": [{"known": [0, 1], "unknown": [2]}]}
+    del same["unknown_source"]
+    assert read_protocol(written(tmp_path, same)).unknown_source == "cifar10"
+
+
+@pytest.mark.parametrize(
+    ("described", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ([1], "holds a list; expected a JSON object"),
+        ({"splits": [], "image_size": 8}, "names no images; expected either 'folder' or 'source'"),
+        ({**CIFAR, "folder": "zoo"}, "names folder and source; expected either"),
+        ({**CIFAR, "seed": 1}, "field is 'seed'; expected one of 'source'"),
+        ({"source": "cifar10"}, "lacks 'splits' and 'image_size'"),
+        ({**CIFAR, "source": "cifar"}, r"source is 'cifar'; expected one of .*Did you mean 'cifar10'"),
+        ({**CIFAR, "image_size": "32"}, "image_size is '32'; expected a side in pixels"),
+        ({**CIFAR, "image_size": True}, "image_size is True"),
+        ({**CIFAR, "splits": {"known": [0]}}, "splits is .* expected a list"),
+        ({**CIFAR, "splits": []}, "at least one split"),
+        ({**CIFAR, "splits": [{"known": [0, 1]}]}, r"split 0 is .* expected \{'known'"),
+        ({**CIFAR, "splits": [{"known": 0, "unknown": [1]}]}, "split 0: known is 0; expected a list"),
+        (
+            {**CIFAR, "splits": [{"known": ["cat"], "unknown": [1]}]},
+            "split 0: known is 'cat'; classes of a source go by",
+        ),
+        ({**CIFAR, "splits": [{"known": [True], "unknown": [1]}]}, "split 0: known is True"),
+        ({**CIFAR, "splits": [{"known": [0, 0], "unknown": [1]}]}, "names a class twice"),
+    ],
+)
+def test_what_a_file_may_not_say(described: Any, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"mine\.json.*{complaint}"):
+        read_protocol(written(tmp_path, described))
+
+
+def test_a_class_that_has_no_folder(image_folder: Path) -> None:
+    described = {**ZOO, "folder": str(image_folder), "splits": [{"known": ["ant", "bee"], "unknown": {"far": ["cta"]}}]}
+    with pytest.raises(ValueError, match=r"split 0: far is 'cta'; expected one of .*Did you mean 'cat'"):
+        read_protocol(written(image_folder.parent, described))
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no protocol file .*gone\.json"):
+        get_protocol(str(tmp_path / "gone.json"))
+    with pytest.raises(FileNotFoundError, match="zoo is not a folder"):
+        read_protocol(written(tmp_path, ZOO))
+
+
+def test_a_trial_names_its_protocol(zoo: Path) -> None:
+    with pytest.raises(ValueError, match=r"protocol is '.*mine\.json'; expected one of"):
+        TrialSpec.of(str(zoo), 0, "openauc", recipe=TrialSpec.of("digits", 0, "openauc").recipe)
