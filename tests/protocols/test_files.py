@@ -83,6 +83,8 @@ def test_a_file_over_sources(tmp_path: Path) -> None:
         ({**CIFAR, "source": "cifar"}, r"source is 'cifar'; expected one of .*Did you mean 'cifar10'"),
         ({**CIFAR, "image_size": "32"}, "image_size is '32'; expected a side in pixels"),
         ({**CIFAR, "image_size": True}, "image_size is True"),
+        ({**ZOO, "folder": 5}, "folder is 5; expected the path of a folder"),
+        ({**ZOO, "test_share": "a fifth"}, "test_share is 'a fifth'; expected a share"),
         ({**CIFAR, "splits": {"known": [0]}}, "splits is .* expected a list"),
         ({**CIFAR, "splits": []}, "at least one split"),
         ({**CIFAR, "splits": [{"known": [0, 1]}]}, r"split 0 is .* expected \{'known'"),

@@ -14,9 +14,21 @@ from openauc.protocols.sources import SOURCES, FolderSource, Source
 Sources = tuple[str | Source, str | Source, Callable[[Any, str], int]]
 """The source of known and of unknown images, and what turns a class of the file, and what it is called, into its id."""
 
-_OF_FOLDERS = ("folder", "test_share", "seed")
-_OF_SOURCES = ("source", "unknown_source")
-_OF_ALL = ("splits", "image_size", "reference")
+Field = tuple[type, str]
+"""Type of a field, and what to expect in words."""
+
+_NAME: Field = str, "the name of a source"
+_FOLDER_FIELDS: dict[str, Field] = {
+    "folder": (str, "the path of a folder"),
+    "test_share": (float, "a share between 0 and 1"),
+    "seed": (int, "an integer"),
+}
+_SOURCE_FIELDS: dict[str, Field] = {"source": _NAME, "unknown_source": _NAME}
+_FIELDS: dict[str, Field] = {
+    "splits": (list, "a list"),
+    "image_size": (int, "a side in pixels"),
+    "reference": (str, "text"),
+}
 
 
 def read_protocol(path: Path | str) -> Protocol:
@@ -63,20 +75,21 @@ def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
     given = [key for key in ("folder", "source") if key in described]
     if len(given) != 1:
         raise ValueError(f"it names {' and '.join(given) or 'no images'}; expected either 'folder' or 'source'.")
-    for key in described:
-        check_choice("field", key, (*(_OF_FOLDERS if given == ["folder"] else _OF_SOURCES), *_OF_ALL))
+    fields = {**(_FOLDER_FIELDS if given == ["folder"] else _SOURCE_FIELDS), **_FIELDS}
+    for key, value in described.items():
+        kind, expected = fields[check_choice("field", key, fields)]
+        if type(value) is not kind:
+            raise TypeError(f"{key} is {value!r}; expected {expected}.")
     if missing := [key for key in ("splits", "image_size") if key not in described]:
         raise ValueError(f"it lacks {' and '.join(map(repr, missing))}.")
     read = _class_folders if given == ["folder"] else _sources
     known_source, unknown_source, number_of = read(described, path)
-    if type(described["image_size"]) is not int:
-        raise TypeError(f"image_size is {described['image_size']!r}; expected a side in pixels.")
     return Protocol(
         known_source=known_source,
         unknown_source=unknown_source,
-        splits=tuple(_split(index, entry, number_of) for index, entry in enumerate(_list(described, "splits"))),
+        splits=tuple(_split(index, entry, number_of) for index, entry in enumerate(described["splits"])),
         image_size=described["image_size"],
-        reference=str(described.get("reference", path)),
+        reference=described.get("reference", str(path)),
     )
 
 
@@ -112,9 +125,3 @@ def _split(index: int, entry: Any, number_of: Callable[[Any, str], int]) -> Spli
     if isinstance(unknown, Mapping):
         return Split.of(known, {name: numbers(classes, name) for name, classes in unknown.items()})
     return Split.of(known, numbers(unknown, "unknown"))
-
-
-def _list(described: Mapping[str, Any], key: str) -> list[Any]:
-    if not isinstance(described[key], list):
-        raise TypeError(f"{key} is {described[key]!r}; expected a list.")
-    return list(described[key])
