@@ -197,6 +197,7 @@ def test_training_can_start_from_weights(finished, tmp_path):
     assert first[0]["loss"] != first[1]["loss"]
 
 
+@pytest.mark.filterwarnings("ignore:AUROC is")  # after two epochs
 def test_groups_of_unknowns_are_evaluated_each(monkeypatch, tmp_path):
     groups = {"easy": (1, 3), "medium": (5,), "hard": (7, 9)}
     split = Split(known=(0, 2, 4), unknown=(1, 3, 5, 7, 9), groups=groups)
