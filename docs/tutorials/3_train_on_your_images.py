@@ -93,11 +93,13 @@ plt.show()
 #
 # .. code-block:: json
 #
-#    {"folder": "images", "image_size": 8, "splits": [{"known": ["2", "3", "4", "5"], "unknown": ["8", "9"]}]}
+#    {"folder": "images", "image_size": 8,
+#     "splits": [{"known": ["2", "3", "4", "5"], "unknown": ["8", "9"]}]}
 #
 # .. code-block:: text
 #
-#    openauc train mine.json --recipe plain --epochs 15 --width 8 --set augmentation=none -o runs/mine
+#    openauc train mine.json --recipe plain --epochs 15 --width 8 \
+#        --set augmentation=none -o runs/mine
 #    openauc evaluate runs/mine/predictions.parquet --report mine.html
 
 # %%
