@@ -3,10 +3,10 @@
 `python benchmark/speed.py [metrics|learning|report] [--quick]`, all sections when none is named.
 
 Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: whatever else a
-machine does only adds to a time. Where two sides differ by a few percent that is too coarse, and the ratio is the
-median over pairs of calls made one after the other. Results go to
-`benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one section keeps the
-others as they were.
+machine does only adds to a time. That is too coarse where two sides differ by a few percent (steps) or a process is
+slow as a whole (prediction, training loops): there the ratio is the median over pairs of calls made one after the
+other. Results go to `benchmark/results/speed_<hardware>_<yyyymm>.{json,md}`, written by this program only; a run of one
+section keeps the others as they were.
 """
 
 from __future__ import annotations

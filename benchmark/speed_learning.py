@@ -58,7 +58,7 @@ def step_rows(data: OpenSetData, recipe: Recipe, width: int, rounds: int) -> lis
 
 
 def loop_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
-    """Training on a CPU against a plain loop, the faster of one that loads in this process and one with workers."""
+    """Training on a CPU against a plain loop, without workers or with two, whichever is faster in a round."""
     ours, plain = (build_method("ce_plus", data, recipe, width=width) for _ in range(2))
     images, labels = data.train_images, data.train_labels
     precision = "bf16" if native_bfloat16(torch.device("cpu")) else "fp32"

@@ -60,26 +60,25 @@ def second_time(function: Callable[..., object], *arguments: Any) -> float:
 def in_new_process(function: Callable[..., object], *arguments: Any) -> float:
     """Seconds of the second of two calls in a process of their own.
 
-    How fast a process clears and fills memory is decided when it starts: eager inference took 1.7 s in some and
-    2.5 s in others, for minutes.
+    Processes differ as a whole: the same eager inference took 1.7 s in some and 2.5 s in others, call after call.
     """
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(second_time, function, *arguments).result()
 
 
-def in_pairs(rounds: int, reference: Timed, *others: Timed) -> list[list[float]]:
-    """For each of the others, medians over the rounds: seconds, seconds of the reference, ratio within a round.
+def in_pairs(rounds: int, first: Timed, *others: Timed) -> list[list[float]]:
+    """For each of the others, medians over the rounds: its seconds, those of the first, their ratio within a round.
 
     Calls of one round are seconds apart, so they share most of what the machine does meanwhile; every other round
     goes backwards, so that none profits from its place.
     """
-    calls = [reference, *others]
+    calls = [first, *others]
     seconds = np.empty((rounds, len(calls)))
     for row in range(rounds):
         for column in range(len(calls))[:: -1 if row % 2 else 1]:
             seconds[row, column] = calls[column]()
-    first = seconds[:, 0]
-    return [[float(np.median(values)) for values in (own, first, own / first)] for own in seconds[:, 1:].T]
+    base = seconds[:, 0]
+    return [[float(np.median(values)) for values in (own, base, own / base)] for own in seconds[:, 1:].T]
 
 
 def faster_in_pairs(name: str, rounds: int, target: float, ours: Timed, reference: Timed) -> Row:

@@ -84,6 +84,12 @@ def test_results_of_central_are_those_the_program_wrote() -> None:
         assert values == [spread(metric[method, "cifar10"]) for metric in metrics]
 
 
+def test_results_of_mnist_are_those_the_program_wrote() -> None:
+    for row in newest("mnist_plus")["rows"]:
+        low, high = row["intervals"]["openauc"]
+        assert f"{100 * row['openauc']:.2f} [{100 * low:.2f}, {100 * high:.2f}] for" in README
+
+
 def test_results_of_search_are_those_the_program_wrote() -> None:
     selection, confirmation = newest("search_digits")["parts"].values()
     winner = next(row for row in confirmation if row["label"].startswith("openauc"))

@@ -88,7 +88,7 @@ plt.show()
 # From the command line
 # ---------------------
 #
-# The same split as a file, ``mine.json``, and the training as a command. The recipes ``plain`` and ``plus`` are then
+# The same split as a file, ``mine.json``, and a training as a command. The recipes ``plain`` and ``plus`` are then
 # those of CIFAR10, above 64 pixels those of CUB, and ``--set`` changes any of their numbers.
 #
 # .. code-block:: json

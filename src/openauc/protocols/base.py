@@ -240,9 +240,7 @@ class Protocol:
         drawn as test part with `seed`, so that the seed of `load` never changes the test part.
         """
         source = FolderSource(path=Path(path), test_share=test_share, seed=seed)
-        chosen = Split.of(
-            [source.class_id(name, "known") for name in known], [source.class_id(name, "unknown") for name in unknown]
-        )
+        chosen = Split(known=source.class_ids(known, "known"), unknown=source.class_ids(unknown, "unknown"))
         return cls(
             known_source=source,
             unknown_source=source,

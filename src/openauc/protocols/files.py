@@ -11,8 +11,11 @@ from openauc._validation import check_choice
 from openauc.protocols.base import Protocol, Split
 from openauc.protocols.sources import SOURCES, FolderSource, Source
 
-Sources = tuple[str | Source, str | Source, Callable[[Any, str], int]]
-"""The source of known and of unknown images, and what turns a class of the file, and what it is called, into its id."""
+IdsOf = Callable[[list[Any], str], tuple[int, ...]]
+"""From classes as the file gives them, and what an error should call one of them, to their ids."""
+
+Sources = tuple[str | Source, str | Source, IdsOf]
+"""Where known and unknown images come from, and how their classes are given."""
 
 Field = tuple[type, str]
 """Type of a field, and what to expect in words."""
@@ -83,11 +86,11 @@ def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
     if missing := [key for key in ("splits", "image_size") if key not in described]:
         raise ValueError(f"it lacks {' and '.join(map(repr, missing))}.")
     read = _class_folders if given == ["folder"] else _sources
-    known_source, unknown_source, number_of = read(described, path)
+    known_source, unknown_source, ids_of = read(described, path)
     return Protocol(
         known_source=known_source,
         unknown_source=unknown_source,
-        splits=tuple(_split(index, entry, number_of) for index, entry in enumerate(described["splits"])),
+        splits=tuple(_split(index, entry, ids_of) for index, entry in enumerate(described["splits"])),
         image_size=described["image_size"],
         reference=described.get("reference", str(path)),
     )
@@ -96,32 +99,33 @@ def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
 def _class_folders(described: Mapping[str, Any], path: Path) -> Sources:
     options = {key: described[key] for key in ("test_share", "seed") if key in described}
     source = FolderSource(path=path.parent / described["folder"], **options)
-    return source, source, source.class_id
+    return source, source, source.class_ids
 
 
 def _sources(described: Mapping[str, Any], path: Path) -> Sources:
     known = check_choice("source", described["source"], SOURCES)
     unknown = check_choice("unknown_source", described.get("unknown_source", known), SOURCES)
-    return known, unknown, _class_id
+    return known, unknown, _checked_ids
 
 
-def _class_id(given: Any, said_to_be: str) -> int:
-    if type(given) is not int:
-        raise TypeError(f"{said_to_be} is {given!r}; classes of a source go by their ids, as 0.")
-    return given
+def _checked_ids(classes: list[Any], said_to_be: str) -> tuple[int, ...]:
+    for given in classes:
+        if type(given) is not int:
+            raise TypeError(f"{said_to_be} is {given!r}; classes of a source go by their ids, as 0.")
+    return tuple(classes)
 
 
-def _split(index: int, entry: Any, number_of: Callable[[Any, str], int]) -> Split:
+def _split(index: int, entry: Any, ids_of: IdsOf) -> Split:
     where = f"split {index}"
     if not isinstance(entry, Mapping) or set(entry) != {"known", "unknown"}:
         raise ValueError(f"{where} is {entry!r}; expected {{'known': [...], 'unknown': [...]}}.")
 
-    def numbers(classes: Any, side: str) -> tuple[int, ...]:
+    def ids(classes: Any, side: str) -> tuple[int, ...]:
         if not isinstance(classes, list):
             raise TypeError(f"{where}: {side} is {classes!r}; expected a list of classes.")
-        return tuple(number_of(given, f"{where}: {side}") for given in classes)
+        return ids_of(classes, f"{where}: {side}")
 
-    known, unknown = numbers(entry["known"], "known"), entry["unknown"]
+    known, unknown = ids(entry["known"], "known"), entry["unknown"]
     if isinstance(unknown, Mapping):
-        return Split.of(known, {name: numbers(classes, name) for name, classes in unknown.items()})
-    return Split.of(known, numbers(unknown, "unknown"))
+        return Split.of(known, {name: ids(classes, name) for name, classes in unknown.items()})
+    return Split.of(known, ids(unknown, "unknown"))

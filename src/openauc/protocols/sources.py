@@ -380,10 +380,10 @@ class FolderSource:
         folders = [child for home in self._homes() for child in home.iterdir() if child.is_dir()]
         return tuple(sorted({folder.name for folder in folders if not folder.name.startswith(".")}))
 
-    def class_id(self, name: str, said_to_be: str = "class") -> int:
-        """Return the id of a class; `said_to_be` is what an error calls it."""
-        names = self.class_names()
-        return names.index(check_choice(said_to_be, name, names))
+    def class_ids(self, names: Sequence[str], said_to_be: str = "class") -> tuple[int, ...]:
+        """Return the ids of classes; `said_to_be` is what an error calls one that is not there."""
+        ids = {name: label for label, name in enumerate(self.class_names())}
+        return tuple(ids[check_choice(said_to_be, name, ids)] for name in names)
 
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes`, by class id and then file name, decoded lazily."""
