@@ -191,22 +191,26 @@ def test_bfloat16_autocast(name):
             assert np.isfinite(method.train_batch(x, y, optimizer, phase=phase)["loss"])
 
 
+def data_parallel_steps(name, rank):
+    """Sums of the parameters after two steps on this rank's half of the batch, the wrapper in place of the method."""
+    x, y = digits(24)
+    options = {"gather": True} if "gather" in method_options(load_method(name)) else {}
+    method = build(name, **options)
+    wrapped = DistributedDataParallel(method, find_unused_parameters=method.find_unused_parameters)
+    torch.manual_seed(rank)
+    optimizer = method.optimizer(Recipe())
+    for _ in range(2):
+        for phase in method.passes:
+            method.train_batch(x[rank::2], y[rank::2], optimizer, phase=phase, forward=wrapped)
+    return {key: p.double().sum().item() for key, p in method.named_parameters()}
+
+
 def data_parallel_rank(rank, folder):
-    """Two steps of each method on this rank's half of the batch, the wrapper in place of the method."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    x, y = digits(24)
     for name in method_names():
-        options = {"gather": True} if "gather" in method_options(load_method(name)) else {}
-        method = build(name, **options)
-        wrapped = DistributedDataParallel(method, find_unused_parameters=method.find_unused_parameters)
-        torch.manual_seed(rank)
-        optimizer = method.optimizer(Recipe())
-        for _ in range(2):
-            for phase in method.passes:
-                method.train_batch(x[rank::2], y[rank::2], optimizer, phase=phase, forward=wrapped)
-        sums = {key: p.double().sum().item() for key, p in method.named_parameters()}
-        (folder / f"{name}_{rank}.json").write_text(json.dumps(sums))
+        (folder / f"{name}_{rank}.json").write_text(json.dumps(data_parallel_steps(name, rank)))
+    dist.barrier()  # no rank leaves while the other still talks to it
     dist.destroy_process_group()
 
 
