@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from openauc.commands import learning, report, run, scoring, table
+from openauc.commands import listing, predict, report, run, scoring, table, train
 
 
 class _Commands(TyperGroup):
@@ -45,12 +45,12 @@ app.command("evaluate")(scoring.evaluate)
 app.command("compare")(scoring.compare)
 app.command("audit")(scoring.audit)
 app.command("threshold")(scoring.threshold)
-app.command("train")(learning.train)
-app.command("predict")(learning.predict)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
 app.command("run")(run.run)
 app.command("table")(table.table)
 app.command("report")(report.report)
-app.command("list")(learning.list_)
+app.command("list")(listing.list_)
 
 
 @app.callback(invoke_without_command=True)

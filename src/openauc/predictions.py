@@ -77,23 +77,7 @@ class Predictions(NamedTuple):
 
         ``extra`` holds further columns, one entry per sample, such as the group of each; :meth:`load` ignores them.
         """
-        checked = Predictions.of(*self)
-        suffix = _suffix(path)
-        columns = {**checked._asdict(), **{name: np.asarray(column) for name, column in (extra or {}).items()}}
-        check.check_same_length(**columns)
-        with atomic_write(path) as file:
-            if suffix == ".npz":
-                np.savez_compressed(file, **columns)
-            elif suffix == ".csv":
-                text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-                writer = csv.writer(text, lineterminator="\n")
-                writer.writerow(columns)
-                # tolist() widens float32 to float64, whose shortest decimal is exact.
-                writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-                text.detach()
-            else:
-                pyarrow, parquet = _pyarrow()
-                parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in columns.items()}), file)
+        write_columns(path, {**Predictions.of(*self)._asdict(), **(extra or {})})
 
     @classmethod
     def load(
@@ -156,6 +140,26 @@ def _logits(columns: Mapping[str, NDArray[Any]], name: str) -> tuple[NDArray[Any
     matrix = np.stack([check.as_scores(column, columns[column]) for column in single], axis=1)
     names = _parse_labels([column.removeprefix(_LOGIT_PREFIX) for column in single])
     return matrix, names.tolist()
+
+
+def write_columns(path: PathLike, columns: Mapping[str, ArrayLike]) -> None:
+    """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing."""
+    suffix = _suffix(path)
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    check.check_same_length(**arrays)
+    with atomic_write(path) as file:
+        if suffix == ".npz":
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # a column called allow_pickle is nobody's
+        elif suffix == ".csv":
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(arrays)
+            # tolist() widens float32 to float64, whose shortest decimal is exact.
+            writer.writerows(zip(*(column.tolist() for column in arrays.values()), strict=True))
+            text.detach()
+        else:
+            pyarrow, parquet = _pyarrow()
+            parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in arrays.items()}), file)
 
 
 def read_columns(path: PathLike) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,8 @@ import pytest
 
 from openauc.bench.selection import field_of, matches, named_recipe, parse_conditions, select
 from openauc.bench.trial import TrialResult, TrialSpec
-from openauc.training.recipe import Recipe, recipe_for
+from openauc.methods import recipe_for
+from openauc.recipe import Recipe
 
 SPECS = [
     TrialSpec.of("digits", split, method, method_args=options, recipe=recipe, epochs=epochs, width=width)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from openauc._trial_files import RESULT, SPEC
 from openauc.bench import store as module
-from openauc.bench.store import RESULT, SPEC, Claims, Store
+from openauc.bench.store import Claims, Store
 from openauc.bench.trial import TrialResult, TrialSpec
 
 ONE = TrialSpec.of("digits", 0, "softmax", epochs=1)

@@ -5,13 +5,13 @@ import sys
 
 import numpy as np
 import pytest
+from openauc.training.recipe import RECIPES
 
 from openauc.bench.paper import METHODS
 from openauc.bench.suites import ablation, central, digits, load_suite, search, sensitivity, suite_names, table2, tuning
 from openauc.methods import make_method, method_names
 from openauc.methods.openauc import OpenAUC
 from openauc.models.backbones import make_backbone
-from openauc.training.recipe import RECIPES
 
 CASES = [
     ("ablation", {"protocol": "digits"}),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
-from openauc.training.recipe import recipe_for
+from openauc.methods import recipe_for
 
 SPEC = TrialSpec.of("digits", 0, "openauc", method_args={"lam": 0.2, "cut": "features"}, epochs=3, width=4)
 

@@ -3,11 +3,11 @@
 import shlex
 
 import pytest
+from openauc.commands.learning import assignments
 
 from openauc.bench.trial import TrialSpec
-from openauc.commands.learning import assignments
+from openauc.methods import recipe_for
 from openauc.report.commands import command_of
-from openauc.training.recipe import recipe_for
 
 
 def read(command: str) -> TrialSpec:

@@ -17,15 +17,14 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from openauc._files import atomic_write, write_text
+from openauc._trial_files import CHECKPOINT, LOG, RESULT, SPEC, WEIGHTS, refuse_other_run
 from openauc.bench.trial import TrialResult, TrialSpec
-
-SPEC, RESULT, PREDICTIONS = "spec.json", "result.json", "predictions.parquet"
 
 HEARTBEAT_SECONDS = 15.0
 STALE_SECONDS = 120.0
@@ -33,18 +32,44 @@ STALE_SECONDS = 120.0
 
 
 class Store:
-    """Trials below one folder.
+    """Trials below one folder, or the folder of a single trial, as `openauc train` leaves it.
 
     Parameters
     ----------
     root
         Created when the first trial is planned.
+    alone
+        Whether the folder is that of a single trial; by default what is found there tells.
     """
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Path | str, *, alone: bool | None = None) -> None:
         self.root = Path(root)
         if self.root.exists() and not self.root.is_dir():
             raise ValueError(f"{self.root} is a file; a store is a folder.")
+        self.alone = (self.root / SPEC).is_file() if alone is None else alone
+
+    @classmethod
+    def of_trial(cls, folder: Path, spec: TrialSpec) -> Store:
+        """Make a folder the one of this trial alone; one that holds another training, or a store, is refused.
+
+        A trial that ended before its first checkpoint, such as one with a mistyped option, has no claim any more.
+        """
+        store = cls(folder, alone=True)
+        if (folder / "trials").is_dir():
+            raise ValueError(f"{folder} holds the trials of a benchmark; choose another folder.")
+        if (folder / SPEC).is_file() and any((folder / name).is_file() for name in (CHECKPOINT, WEIGHTS)):
+            refuse_other_run(folder, store.planned()[0].to_dict(), spec.to_dict())
+        else:
+            store.open(spec)
+        return store
+
+    def drop_if_empty(self) -> None:
+        """Remove the folder of a single trial that came to nothing."""
+        if not any((self.root / name).is_file() for name in (CHECKPOINT, WEIGHTS, RESULT)):
+            for name in (SPEC, LOG):
+                (self.root / name).unlink(missing_ok=True)
+            with suppress(OSError):  # somebody's other files are there
+                self.root.rmdir()
 
     @property
     def trials(self) -> Path:
@@ -53,10 +78,12 @@ class Store:
 
     def folder(self, spec: TrialSpec) -> Path:
         """Folder of one trial, which need not exist."""
-        return self.trials / spec.id
+        return self.root if self.alone else self.trials / spec.id
 
     def plan(self, specs: Sequence[TrialSpec]) -> None:
         """Note what is going to be run, so that what is missing can be told later."""
+        if self.alone:
+            raise ValueError(f"{self.root} is the folder of a single training; choose another one for a benchmark.")
         digest = hashlib.sha256(" ".join(sorted(spec.id for spec in specs)).encode()).hexdigest()[:10]
         file = self.root / "plans" / f"{digest}.json"
         if specs and not file.exists():
@@ -65,6 +92,8 @@ class Store:
 
     def planned(self) -> list[TrialSpec]:
         """Every trial this store was ever asked for, by id."""
+        if self.alone:
+            return [TrialSpec.from_dict(_read(self.root / SPEC))]
         plans = [TrialSpec.from_dict(values) for file in self.root.glob("plans/*.json") for values in _read(file)]
         found = {spec.id: spec for spec in plans}
         return [found[key] for key in sorted(found)]
@@ -81,22 +110,29 @@ class Store:
 
     def results(self) -> list[TrialResult]:
         """All results, failed trials included, by id."""
-        return [TrialResult.from_dict(_read(file)) for file in sorted(self.trials.glob(f"*/{RESULT}"))]
+        files = self.root.glob(RESULT) if self.alone else self.trials.glob(f"*/{RESULT}")
+        return [TrialResult.from_dict(_read(file)) for file in sorted(files)]
 
     def save(self, result: TrialResult, files: Mapping[str, bytes] | None = None) -> None:
-        """Keep a result and the files that came with it; the result is written last."""
+        """Keep a result and the files that came with it; the result is written last, and ends the checkpoint."""
         folder = self.folder(result.spec)
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in (files or {}).items():
             with atomic_write(folder / name) as file:
                 file.write(content)
         write_text(folder / RESULT, json.dumps(result.to_dict(), indent=1) + "\n")
+        if result.error is None:
+            (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def copy(self, name: str, source: TrialSpec, target: TrialSpec) -> None:
-        """Give one trial a file of another, if it is there."""
-        origin = self.folder(source) / name
-        if origin.is_file():
-            with origin.open("rb") as old, atomic_write(self.folder(target) / name) as new:
+        """Give one trial a file of another, if it is there and the trial has none; one file serves both."""
+        origin, copy = self.folder(source) / name, self.folder(target) / name
+        if not origin.is_file() or copy.is_file():
+            return
+        try:
+            os.link(origin, copy)  # files here are replaced, never changed
+        except OSError:
+            with origin.open("rb") as old, atomic_write(copy) as new:
                 shutil.copyfileobj(old, new)
 
     def claims(self) -> Claims:

@@ -31,7 +31,7 @@ from openauc.bench.variants import (
     variants_of,
 )
 from openauc.metrics.table import METRICS
-from openauc.protocols import PROTOCOLS, get_protocol
+from openauc.protocols import PROTOCOLS
 from openauc.uncertainty import Interval, holm
 
 
@@ -205,12 +205,14 @@ def summarise(
 
 
 def _columns(trials: Iterable[Scored]) -> list[Column]:
-    """Protocols in the order of ``PROTOCOLS``, each followed by its groups."""
+    """Protocols in the order of ``PROTOCOLS``, then those of one's own, each followed by its groups."""
     groups: dict[Column, dict[str, None]] = defaultdict(dict)
     for trial in trials:
         groups[trial.scored_on] |= dict.fromkeys(trial.finished.groups if trial.finished else ())
-    protocols = list(PROTOCOLS)
-    ordered = sorted(groups, key=lambda c: (c.held_out > 0, protocols.index(c.protocol), c.held_out))
+    places = {name: place for place, name in enumerate(PROTOCOLS)}
+    ordered = sorted(
+        groups, key=lambda c: (c.held_out > 0, places.get(c.protocol, len(places)), c.protocol, c.held_out)
+    )
     return [column._replace(group=group) for column in ordered for group in (None, *groups[column])]
 
 
@@ -290,20 +292,17 @@ def _by_distinct_split(protocol: str, values: Values) -> list[float]:
     by_split: dict[int, list[float]] = defaultdict(list)
     for (split, _), value in values.items():
         by_split[split].append(value)
-    first = _first_of_equal_splits(protocol)
+    first = {other: one for one, other in reversed(_equal_splits(protocol))}
     by_classes: dict[int, list[float]] = defaultdict(list)
     for split, sample in sorted(by_split.items()):
-        by_classes[first[split]].append(float(np.mean(sample)))
+        by_classes[first.get(split, split)].append(float(np.mean(sample)))
     return [float(np.mean(sample)) for sample in by_classes.values()]
 
 
 @lru_cache
-def _first_of_equal_splits(protocol: str) -> tuple[int, ...]:
-    """For each split the first one with the same known classes."""
-    first = list(range(len(get_protocol(protocol).splits)))
-    for one, other in get_protocol(protocol).duplicate_splits():
-        first[other] = first[one]
-    return tuple(first)
+def _equal_splits(protocol: str) -> tuple[tuple[int, int], ...]:
+    """Pairs of splits with the same known classes; those of a file are taken to differ."""
+    return PROTOCOLS[protocol].duplicate_splits() if protocol in PROTOCOLS else ()
 
 
 def _compare(column: Column, values: Values, baseline: Values, level: float) -> Paired | None:
@@ -386,8 +385,7 @@ def _size_notes(filled: Mapping[Column, Sequence[Cell]]) -> Iterable[str]:
     for column, found in filled.items():
         fewer = [cell for cell in found if cell.n_distinct < cell.n_splits]
         if fewer and column.group is None:
-            pairs = get_protocol(column.protocol).duplicate_splits()
-            equal = ", ".join(f"{one} and {other}" for one, other in pairs)
+            equal = ", ".join(f"{one} and {other}" for one, other in _equal_splits(column.protocol))
             yield (
                 f"{column.label}: splits {equal} have the same known classes, so {_span(c.n_splits for c in fewer)} "
                 f"splits count as {_span(c.n_distinct for c in fewer)}."

@@ -15,7 +15,6 @@ from openauc._validation import check_choice
 from openauc.losses.prototype import confusion_loss, squared_distance
 from openauc.methods.arpl import ARPL
 from openauc.methods.base import torch_generator
-from openauc.methods.scores import Score
 from openauc.models.base import Backbone, branch
 from openauc.models.gan import Discriminator, Generator
 
@@ -40,7 +39,7 @@ class ARPLCS(ARPL):
         Sizes of the two adversaries; the published ones by default.
     temperature, weight, margin
         As in :class:`~openauc.methods.arpl.ARPL`.
-    backbone, num_classes, rng, score, label_smoothing
+    backbone, num_classes, rng, label_smoothing
         See :class:`~openauc.methods.base.Method`; the backbone needs two BatchNorm branches (``vgg32_abn``).
 
     Notes
@@ -49,6 +48,7 @@ class ARPLCS(ARPL):
     as in the public "+" code.
     """
 
+    backbone_name = "vgg32_abn"
     passes = ("confusing", "plain")
     find_unused_parameters = True
 
@@ -66,7 +66,6 @@ class ARPLCS(ARPL):
         temperature: float = 1.0,
         weight: float = 0.1,
         margin: float = 1.0,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
         super().__init__(
@@ -76,7 +75,6 @@ class ARPLCS(ARPL):
             temperature=temperature,
             weight=weight,
             margin=margin,
-            score=score,
             label_smoothing=label_smoothing,
         )
         with branch(backbone, 1):  # refuses a backbone of one branch before a long training does
@@ -124,7 +122,7 @@ class ARPLCS(ARPL):
         phase: str = "plain",
         forward: Callable[..., Tensor] | None = None,
         backward: Callable[[Tensor], object] | None = None,
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         """The three steps of a ``"confusing"`` batch, or the single one of a ``"plain"`` batch."""
         if check_choice("phase", phase, self.passes) == "plain":
             return super().train_batch(x, y, optimizer, forward=forward, backward=backward)
@@ -142,11 +140,8 @@ class ARPLCS(ARPL):
             confusing = self._fakes(x)
         loss = (forward or self)(x, y, confusing)
         self._step(loss, optimizer, backward)
-        return {
-            "loss": loss.item(),
-            "discriminator_loss": discriminator_loss.item(),
-            "generator_loss": generator_loss.item(),
-        }
+        losses = {"loss": loss, "discriminator_loss": discriminator_loss, "generator_loss": generator_loss}
+        return {name: value.detach() for name, value in losses.items()}
 
     def _fakes(self, x: Tensor) -> Tensor:
         """As many generated images as there are real ones."""

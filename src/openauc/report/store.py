@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from openauc._files import write_text
+from openauc._trial_files import LOG
 from openauc.bench.rendering import Grid, layout
 from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Row, Summary, summarise
@@ -24,7 +25,6 @@ from openauc.report.page import interval, percent, render
 ALSO = ("auroc", "closed_set_accuracy")
 """Metrics with a table of their own, where every finished trial has them."""
 
-LOG = "log.jsonl"
 MOST_EPOCHS = 120
 _NOT_CURVES = {"epoch", "seconds", "images_per_second"}
 
@@ -332,10 +332,10 @@ def _made(trial: Scored, store: Store, page: Path, metric: str) -> _Made:
     if result is not None and result.predictions is not None:
         path = os.path.relpath(store.root / result.predictions, page)
         link = quote(Path(path).as_posix())
-    return _Made(trial.spec, state, result.seconds if result else 0.0, link, command_of(trial.spec, str(store.root)))
+    return _Made(trial.spec, state, result.seconds if result else 0.0, link, command_of(trial.spec))
 
 
 def _failure(result: TrialResult, store: Store) -> dict[str, str]:
     message, _, rest = (result.error or "").strip().partition("\n")
-    command = command_of(result.spec, str(store.root))
+    command = command_of(result.spec)
     return {"id": result.spec.id, "message": message, "trace": rest.strip(), "command": command}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,24 +220,3 @@ def _join_optimizer(moments: Mapping[str, Tensor], rest: Mapping[str, Any]) -> d
         index, _, key = name.partition(".")
         state[int(index)][key] = tensor
     return {"state": state, "param_groups": rest["param_groups"]}
-
-
-def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming what differs, unless a folder's run and the one asked for are the same."""
-    # By way of JSON, as what was read: a tuple there is a list.
-    before, now = (dict(_flat(json.loads(json.dumps(about)))) for about in (old, new))
-    different = [key for key in before | now if before.get(key) != now.get(key)]
-    if different:
-        said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])
-        more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
-        raise ValueError(
-            f"{folder} holds another run: {said}{more}. Repeat its command to resume it, or choose another folder."
-        )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
