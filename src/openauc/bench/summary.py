@@ -6,6 +6,7 @@ the row's label says what it is.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -66,7 +67,7 @@ class Cell:
     n_trials, n_seeds, n_splits, n_distinct
         Finished trials, their seeds, splits, and splits with different known classes.
     failed, missing
-        Trials that ended in an error; trials that were asked for and have no result.
+        Trials that ended in an error; trials that were asked for and have no result, or none that is a number.
     rank
         1 for the best and 2 for the next mean of the column, among rows that have every split of the column.
     paired
@@ -197,11 +198,8 @@ def summarise(
         baseline=baseline,
         columns=tuple(cells),
         rows=rows,
-        notes=tuple(_notes(trials, cells)),
+        notes=tuple(_notes(trials, cells, metric)),
     )
-
-
-# --- columns and cells ----------------------------------------------------------------------------------
 
 
 def _columns(trials: Iterable[Scored]) -> list[Column]:
@@ -255,16 +253,18 @@ def _values(trials: Iterable[Scored], group: str | None, metric: str) -> Values:
                 f"trial {trial.spec.id} has no {metric!r}{where}; recompute it from the stored predictions "
                 "(`openauc table STORE --recompute`)."
             )
-        values[trial.spec.split, trial.spec.seed] = metrics[metric]
+        if math.isfinite(metrics[metric]):
+            values[trial.spec.split, trial.spec.seed] = metrics[metric]
     return values
 
 
 def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: str, level: float) -> Cell:
     if not trials:
         return Cell()
+    failed = sum(trial.result is not None and trial.result.error is not None for trial in trials)
     counts = Cell(
-        failed=sum(trial.result is not None and trial.result.error is not None for trial in trials),
-        missing=sum(trial.result is None for trial in trials),
+        failed=failed,
+        missing=len(trials) - failed - len(values),
         paper=None if column.held_out else published(trials[0].spec.method, column.protocol, metric, column.group),
         settings=", ".join(trials[0].settings.values()),
     )
@@ -359,10 +359,7 @@ def _mean_cell(cells: Sequence[Cell], splits: Sequence[int]) -> Cell:
     )
 
 
-# --- notes ----------------------------------------------------------------------------------------------
-
-
-def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]]) -> Iterable[str]:
+def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]], metric: str) -> Iterable[str]:
     filled = {
         column: [cell for cell in by_label.values() if cell.n_trials]
         for column, by_label in cells.items()
@@ -373,7 +370,7 @@ def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]])
     printed = {column.protocol for column, found in filled.items() if any(cell.paper for cell in found)}
     for text in dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed):
         yield f"The paper: {text}."
-    yield from _trouble_notes(trials)
+    yield from _trouble_notes(trials, metric)
     yield from _environment_notes(trials)
 
 
@@ -447,10 +444,19 @@ def _explained(trials: Sequence[Scored], name: str) -> str:
 _MOST_ERRORS = 5
 
 
-def _trouble_notes(trials: Sequence[Scored]) -> Iterable[str]:
+def _trouble_notes(trials: Sequence[Scored], metric: str) -> Iterable[str]:
     missing = sum(trial.result is None for trial in trials)
     if missing:
         yield f"Trials without a result: {missing:,} of {len(trials):,}."
+    for trial in trials:
+        if (result := trial.finished) is None:
+            continue
+        stored = [found[metric] for found in (result.metrics, *result.groups.values()) if metric in found]
+        if not all(map(math.isfinite, stored)):
+            yield (
+                f"{trial.spec.id}: the stored {metric} is not a finite number and counts as missing; `openauc table "
+                "STORE --recompute` computes it from the predictions."
+            )
     errors: dict[str, list[Scored]] = defaultdict(list)
     for trial in trials:
         if trial.result is not None and trial.result.error is not None:
