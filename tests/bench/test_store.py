@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from openauc.bench import store as module
-from openauc.bench.store import RESULT, SPEC, Claims, Store
+from openauc.bench.store import GATE, RESULT, SPEC, Claims, Store
 from openauc.bench.trial import TrialResult, TrialSpec
 
 from .trials import tiny
@@ -195,7 +196,7 @@ def test_a_claim_excludes_others_until_released(tmp_path: Path) -> None:
         assert other.owner_of("a") is None
         assert other.take("a")
         assert not one.take("b")
-        (tmp_path / "claims" / ".takeover").unlink()
+        (tmp_path / "claims" / GATE).unlink()
     assert not (tmp_path / "claims").exists()
 
 
@@ -230,6 +231,26 @@ def test_the_folder_of_claims_goes_with_the_last_runner(tmp_path: Path) -> None:
     with Claims(folder) as one:
         assert one.take("a")
     assert not folder.exists()
+
+
+def test_whoever_waits_at_a_gate_that_was_removed_goes_to_the_new_one(tmp_path: Path) -> None:
+    first, waiting, second = (Claims(tmp_path) for _ in range(3))
+    inside = threading.Event()
+
+    def enter() -> None:
+        with waiting._gate():
+            inside.set()
+
+    thread = threading.Thread(target=enter)
+    with ExitStack() as new:
+        with first._gate():
+            thread.start()
+            time.sleep(0.2)  # until it stands at the gate
+            (tmp_path / GATE).unlink()
+            new.enter_context(second._gate())
+        assert not inside.wait(0.2)
+    assert inside.wait(10)
+    thread.join()
 
 
 def _come_and_go(folder: str, rounds: int, queue: "multiprocessing.Queue[int]") -> None:

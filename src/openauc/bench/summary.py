@@ -178,6 +178,11 @@ def summarise(
     trials = scored_trials(results, planned)
     if not trials:
         raise ValueError("there is no result to summarise; run some trials first.")
+    finished = [trial.finished for trial in trials if trial.finished]
+    if finished and not any(metric in result.metrics for result in finished):
+        raise ValueError(
+            f"no trial has {metric!r}; compute it from the stored predictions (`openauc table STORE --recompute`)."
+        )
     variants = variants_of(trials)
     if baseline is not None:
         baseline = find_baseline(baseline, variants)
@@ -242,20 +247,14 @@ def _column_cells(
 
 
 def _values(trials: Iterable[Scored], group: str | None, metric: str) -> Values:
-    values = {}
-    for trial in trials:
-        if (result := trial.finished) is None:
-            continue
-        metrics = result.metrics if group is None else result.groups.get(group, {})
-        if metric not in metrics:
-            where = "" if group is None else f" for group {group!r}"
-            raise ValueError(
-                f"trial {trial.spec.id} has no {metric!r}{where}; recompute it from the stored predictions "
-                "(`openauc table STORE --recompute`)."
-            )
-        if math.isfinite(metrics[metric]):
-            values[trial.spec.split, trial.spec.seed] = metrics[metric]
-    return values
+    found = {(t.spec.split, t.spec.seed): _value(t.finished, group, metric) for t in trials if t.finished}
+    return {place: value for place, value in found.items() if value is not None}
+
+
+def _value(result: TrialResult, group: str | None, metric: str) -> float | None:
+    """What was stored, if it is a finite number."""
+    value = (result.metrics if group is None else result.groups.get(group, {})).get(metric, math.nan)
+    return value if math.isfinite(value) else None
 
 
 def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: str, level: float) -> Cell:
@@ -448,15 +447,13 @@ def _trouble_notes(trials: Sequence[Scored], metric: str) -> Iterable[str]:
     missing = sum(trial.result is None for trial in trials)
     if missing:
         yield f"Trials without a result: {missing:,} of {len(trials):,}."
-    for trial in trials:
-        if (result := trial.finished) is None:
-            continue
-        stored = [found[metric] for found in (result.metrics, *result.groups.values()) if metric in found]
-        if not all(map(math.isfinite, stored)):
-            yield (
-                f"{trial.spec.id}: the stored {metric} is not a finite number and counts as missing; `openauc table "
-                "STORE --recompute` computes it from the predictions."
-            )
+    without = [t.spec.id for t in trials if t.finished and _lacks(t.finished, metric)]
+    if without:
+        more = f" and {len(without) - 1:,} more" if len(without) > 1 else ""
+        yield (
+            f"{without[0]}{more}: {metric} is missing or not a finite number, which counts as missing; "
+            "`openauc table STORE --recompute` computes it from the predictions."
+        )
     errors: dict[str, list[Scored]] = defaultdict(list)
     for trial in trials:
         if trial.result is not None and trial.result.error is not None:
@@ -470,6 +467,10 @@ def _trouble_notes(trials: Sequence[Scored], metric: str) -> Iterable[str]:
         yield f"{failed[0].spec.id}{more}: {line}"
     if len(by_size) > _MOST_ERRORS:
         yield f"Other errors: {len(by_size) - _MOST_ERRORS:,}."
+
+
+def _lacks(result: TrialResult, metric: str) -> bool:
+    return any(_value(result, group, metric) is None for group in (None, *result.groups))
 
 
 _ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")

@@ -200,7 +200,7 @@ def _dot(trial: Scored, column: Column, metric: str) -> dict[str, Any] | None:
     if trial.finished is None:
         return None
     whole = column.group is None
-    value = (trial.finished.metrics if whole else trial.finished.groups[column.group or ""])[metric]
+    value = (trial.finished.metrics if whole else trial.finished.groups.get(column.group or "", {})).get(metric)
     if not _is_number(value):
         return None
     bounds = _bounds(trial.finished, metric) if whole else None
@@ -333,8 +333,8 @@ def _made(trial: Scored, store: Store, page: Path, metric: str) -> _Made:
         state = "no result"
     elif result.error is not None:
         state = "failed"
-    elif not _is_number(result.metrics[metric]):
-        state = "not a number"
+    elif not _is_number(result.metrics.get(metric)):
+        state = "no number"
     else:
         bounds = _bounds(result, metric)
         state = percent(result.metrics[metric]) + (f" ({interval(bounds)})" if bounds else "")
