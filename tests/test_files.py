@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from openauc._files import atomic_write, write_text
+from openauc._files import atomic_write, parse_json, write_text
 
 
 def test_writes_bytes_and_leaves_nothing_else(tmp_path):
@@ -83,3 +83,12 @@ def test_waiting_for_the_disk_is_a_choice(tmp_path, monkeypatch, durable) -> Non
     write_text(tmp_path / "file", "text", durable=durable)
     assert (tmp_path / "file").read_text() == "text"
     assert len(waited) == durable
+
+
+def test_json_may_be_nested_a_little():
+    assert parse_json(b'{"a": [[{"b": null}]]}') == {"a": [[{"b": None}]]}
+    for depth in (60, 500, 100_000):
+        with pytest.raises(ValueError, match="nested too deeply"):
+            parse_json("[" * depth + "]" * depth)
+    with pytest.raises(ValueError, match="Expecting"):
+        parse_json("{")

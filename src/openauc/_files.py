@@ -1,13 +1,21 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and reading them so that damage is noticed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+_MOST_NESTED = 50
+
+CHECKSUM = "openauc_sha256"
+"""Key of the checksum in the metadata of our safetensors files."""
 
 
 @contextmanager
@@ -40,3 +48,80 @@ def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True)
     """Write ``text`` as UTF-8, all or nothing."""
     with atomic_write(path, durable=durable) as file:
         file.write(text.encode())
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What a JSON text says; whatever is wrong with it is a ValueError.
+
+    None of our files is nested deeply. One that is would break whoever prints or writes it, if not the parser.
+
+    >>> parse_json("[" * 1000 + "]" * 1000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deeply
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [found]
+    for _ in range(_MOST_NESTED):
+        inside = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list))
+        level = list(chain.from_iterable(inside))
+    if level:
+        raise ValueError("it is nested too deeply")
+    return found
+
+
+def sealed(content: bytes) -> bytes:
+    """The content of a safetensors file with a checksum of all of it added to its metadata."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    digest = _header_digest(header)
+    digest.update(memoryview(content)[start:])
+    header["__metadata__"] = {**header.get("__metadata__", {}), CHECKSUM: digest.hexdigest()}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + content[start:]
+
+
+def sealed_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Metadata of a safetensors file, after its checksum was compared; a file without one is taken as it is.
+
+    Raises
+    ------
+    ValueError
+        If this is no safetensors file, or not what :func:`sealed` made.
+    """
+    with open(path, "rb") as file:
+        try:
+            header = _read_header(file)
+        except ValueError as error:
+            raise ValueError(
+                f"{path} cannot be read as safetensors ({error}); remove it to start again, or fetch it again."
+            ) from error
+        metadata: dict[str, str] = header.get("__metadata__", {})
+        if CHECKSUM in metadata:
+            found = hashlib.file_digest(file, lambda: _header_digest(header)).hexdigest()
+            if found != metadata[CHECKSUM]:
+                raise ValueError(
+                    f"{path} is damaged: its content does not match its checksum; remove it to start again, or fetch "
+                    "it again."
+                )
+    return metadata
+
+
+def _read_header(file: BinaryIO) -> dict[str, Any]:
+    """Header of a safetensors file: eight bytes of length, then JSON."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > os.fstat(file.fileno()).st_size - 8:
+        raise ValueError("it is not long enough to hold its header")
+    header = parse_json(file.read(length))
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+        raise ValueError("its header is not a JSON object")
+    return header
+
+
+def _header_digest(header: Mapping[str, Any]) -> hashlib._Hash:
+    """Begun with the header but its checksum, in an order of its own; the tensors' bytes are to follow."""
+    metadata = {key: value for key, value in header.get("__metadata__", {}).items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps({**header, "__metadata__": metadata}, sort_keys=True).encode())

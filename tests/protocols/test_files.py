@@ -75,6 +75,8 @@ def test_a_file_over_sources(tmp_path: Path) -> None:
     ("described", "complaint"),
     [
         ("{", "is not JSON"),
+        ('{"splits": ' + "[" * 100_000, r"is not JSON \(it is nested too deeply\)"),
+        ('{"splits": ' + "[" * 500 + "]" * 500 + "}", r"is not JSON \(it is nested too deeply\)"),
         ([1], "holds a list; expected a JSON object"),
         ({"splits": [], "image_size": 8}, "names no images; expected either 'folder' or 'source'"),
         ({**CIFAR, "folder": "zoo"}, "names folder and source; expected either"),

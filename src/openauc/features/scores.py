@@ -136,7 +136,7 @@ class Mahalanobis(Score):
         """Class means and the inverse root of the shared covariance."""
         x = np.asarray(features, np.float64)
         self.means = np.stack([x[y == label].mean(0) for label in np.unique(y)])
-        self.root = _inverse_root(x - self.means[np.unique(y, return_inverse=True)[1]])
+        self.root = _inverse_root(x, self.means[np.unique(y, return_inverse=True)[1]])
         return self
 
     def __call__(self, features: Numbers, logits: Numbers) -> Floats:
@@ -163,7 +163,7 @@ class RelativeMahalanobis(Mahalanobis):
         super().fit(features, logits, y)
         x = np.asarray(features, np.float64)
         self.mean = x.mean(0, keepdims=True)
-        self.whole_root = _inverse_root(x - self.mean)
+        self.whole_root = _inverse_root(x, self.mean)
         return self
 
     def __call__(self, features: Numbers, logits: Numbers) -> Floats:
@@ -200,13 +200,16 @@ def _log_softmax(logits: Numbers) -> Floats:
 
 
 SHRINKAGE = 0.01
+ROUNDING = 1e-12
+"""The mean of equal numbers differs from them by less than this share."""
 
 
-def _inverse_root(deviations: Floats) -> Floats:
+def _inverse_root(x: Floats, centres: Floats) -> Floats:
     """(d, d) matrix whose square is the inverse of the shrunk covariance; the identity where nothing varies."""
-    covariance = deviations.T @ deviations / len(deviations)
+    deviations = x - centres
+    covariance = deviations.T @ deviations / len(x)
     level = np.trace(covariance) / len(covariance)
-    if level == 0.0:
+    if level <= ROUNDING**2 * np.mean(x**2):
         return np.eye(len(covariance))
     values, vectors = np.linalg.eigh((1 - SHRINKAGE) * covariance + SHRINKAGE * level * np.eye(len(covariance)))
     root: Floats = vectors / np.sqrt(values)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from openauc._files import parse_json
 from openauc._validation import check_choice
 from openauc.protocols.base import Protocol, Split
 from openauc.protocols.sources import SOURCES, FolderSource, Source
@@ -72,7 +72,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no protocol file {path}; `openauc list protocols` shows those with a name.")
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}).") from None
     if not isinstance(described, dict):
