@@ -134,6 +134,20 @@ def test_whose_a_damaged_result_was_is_also_known_from_the_plan(tmp_path: Path) 
     assert [result.spec for result in store.results()] == [ONE]
 
 
+def test_a_result_that_speaks_of_another_trial_is_a_failed_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open(ONE)
+    store.save(TrialResult(spec=ONE))
+    file = store.folder(ONE) / RESULT
+    file.write_text(json.dumps(TrialResult(spec=TWO, metrics={"openauc": 1.0}).to_dict()))
+    error = f"{file} is damaged (it speaks of {TWO.id}); `openauc run` with --retry-failed runs this trial again."
+    assert store.result(ONE) == TrialResult(spec=ONE, error=error)
+    assert store.results() == [store.result(ONE)]
+    (store.folder(ONE) / SPEC).unlink()
+    store.folder(ONE).rename(store.trials / "mine")
+    assert [result.spec for result in store.results()] == [TWO]  # nobody knows better
+
+
 def test_a_damaged_plan_is_named_and_left_out(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.plan([ONE])

@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import TracebackType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from openauc._files import atomic_write, parse_json, write_text
 from openauc._trial_files import CHECKPOINT, LOG, RESULT, SPEC, WEIGHTS, refuse_other_run
@@ -87,7 +87,7 @@ class Store:
     def folder(self, spec: TrialSpec) -> Path:
         """Folder of one trial, which need not exist."""
         if Path(spec.id).name != spec.id:
-            raise ValueError(f"{spec.id!r} cannot be the name of a folder; neither can what it is made of hold a '/'.")
+            raise ValueError(f"{spec.id!r} cannot be the name of a folder; a method's name has no '/'.")
         return self.root if self.alone else self.trials / spec.id
 
     def plan(self, specs: Sequence[TrialSpec]) -> None:
@@ -104,14 +104,14 @@ class Store:
         """Every trial this store was ever asked for, by id; a list that cannot be read is left out with a warning."""
         if self.alone:
             return [_load(self.root / SPEC, self._spec)]
-        found = {}
+        found: dict[str, TrialSpec] = {}
         for file in sorted(self.root.glob("plans/*.json")):
             try:
-                found.update(
-                    {spec.id: spec for spec in _load(file, lambda plan: [self._spec(values) for values in plan])}
-                )
+                plan = _load(file, lambda listed: [self._spec(values) for values in listed])
             except ValueError as error:
                 warnings.warn(f"{error}; delete it, the next `openauc run` writes it again.", stacklevel=2)
+            else:
+                found |= {spec.id: spec for spec in plan}
         return [found[key] for key in sorted(found)]
 
     def open(self, spec: TrialSpec) -> None:
@@ -136,21 +136,27 @@ class Store:
         return None if name in ("", "..") else self.folder(result.spec) / name
 
     def _result_in(self, file: Path, spec: TrialSpec | None = None) -> TrialResult | None:
+        result = None
         try:
-            return _load(file, self._result)
+            result = _load(file, self._result)
+            problem = f"{file} is damaged (it speaks of {result.spec.id})"
         except ValueError as error:
-            spec = spec or self._spec_of(file.parent)
-            if spec is None:
-                warnings.warn(f"{error}, and nothing tells whose it was; delete its folder.", stacklevel=3)
-                return None
-            return TrialResult(spec=spec, error=f"{error}; `openauc run` with --retry-failed runs this trial again.")
+            problem = str(error)
+        if result is not None and result.spec.id == file.parent.name:
+            return result
+        if spec := spec or self._spec_of(file.parent):
+            return TrialResult(spec=spec, error=f"{problem}; `openauc run` with --retry-failed runs this trial again.")
+        if result is None:
+            warnings.warn(f"{problem}, and nothing tells whose it was; delete its folder.", stacklevel=3)
+        return result
 
     def _spec_of(self, folder: Path) -> TrialSpec | None:
-        """What a trial's folder is for, as it says itself or as it was planned."""
+        """The trial that a folder is named after, as it says itself or as it was planned."""
         try:
-            return _load(folder / SPEC, self._spec)
+            said = [_load(folder / SPEC, self._spec)]
         except (ValueError, FileNotFoundError):
-            return next((spec for spec in self.planned() if spec.id == folder.name), None)
+            said = []
+        return next((spec for spec in (*said, *self.planned()) if spec.id == folder.name), None)
 
     def _result(self, values: Any) -> TrialResult:
         result = TrialResult.from_dict(values)
@@ -405,6 +411,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, tuple) and len(value) == len(kinds) and all(map(_fits, value, kinds))
     if origin in (dict, Mapping):
         return isinstance(value, dict) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
-    if inner:
+    if origin in (Union, UnionType):
         return any(_fits(value, option) for option in inner)
-    return isinstance(value, int | float if hint is float else hint)
+    kind = origin or hint
+    return not isinstance(kind, type) or isinstance(value, (int, float) if kind is float else kind)
