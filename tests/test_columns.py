@@ -88,7 +88,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 
 def test_a_header_alone_holds_no_sample(tmp_path):
     assert [len(column) for column in load(tmp_path, HEADER)] == [0, 0, 0]
-    with pytest.raises(ValueError, match="there is no sample at all"):
+    with pytest.raises(ValueError, match="no known sample, nor any other: y_true is empty"):
         openauc_score(*load(tmp_path, HEADER))
 
 

@@ -308,7 +308,7 @@ def test_lengths_must_agree():
 def test_both_sides_need_samples():
     check.require_samples(1, 1, -1)
     check.require_samples(1, 0, -1, unknown=False)
-    with pytest.raises(ValueError, match="there is no sample at all"):
+    with pytest.raises(ValueError, match="no known sample, nor any other: y_true is empty"):
         check.require_samples(0, 0, -1, unknown=False)
     with pytest.raises(ValueError, match="no known sample: every y_true equals the unknown label 'other'"):
         check.require_samples(0, 1, "other")

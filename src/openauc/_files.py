@@ -30,7 +30,8 @@ def atomic_write(path: PathLike, *, durable: bool = True) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         # A full disk says so of no file, and a temporary name says nothing to the caller.
-        if error.errno is None or not (error.filename is None or str(error.filename).endswith(".tmp")):
+        nameless = error.filename is None or Path(error.filename).name.startswith(f".{target.name}.")
+        if error.errno is None or not nameless:
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 

@@ -198,7 +198,7 @@ def check_same_length(**arrays: NDArray[Any]) -> None:
 def require_samples(n_known: int, n_unknown: int, unknown_label: Label, *, unknown: bool = True) -> None:
     """Raise unless there are known (and, where the metric needs them, unknown) samples."""
     if n_known + n_unknown == 0:
-        raise ValueError("there is no sample at all, so the metric is undefined; pass at least one of each kind.")
+        raise ValueError("there is no known sample, nor any other: y_true is empty, so the metric is undefined.")
     if n_known == 0:
         raise ValueError(
             f"there is no known sample: every y_true equals the unknown label {unknown_label!r}, so the "
