@@ -116,10 +116,10 @@ def test_options_of_the_metrics_reach_the_page(file: Path, tmp_path: Path) -> No
     tied, page = tmp_path / "tied.npz", tmp_path / "page.html"
     Predictions.of([0, 1, -1, -1], [0, 1, 0, 1], [1.0, 1.0, 1.0, 1.0]).save(tied)
     options = ("--replicates", "20", "--report", str(page))
-    for ties, value in ((), "0.500"), (("--ties", "strict", "--max-ofpr", "0.1"), "0.000"):
+    for ties, value in ((), "50.0"), (("--ties", "strict", "--max-ofpr", "0.1"), "0.0"):
         result = CliRunner().invoke(app, ["evaluate", str(tied), *options, *ties])
         assert result.exit_code == 0, result.output
-        assert f"tied reaches an OpenAUC of {value}" in page.read_text()
+        assert f"tied reaches an OpenAUC of {value}\u00a0%" in page.read_text()
         assert ("partial OpenAUC, OFPR &lt;= 0.1" in page.read_text()) == bool(ties)
 
 
