@@ -345,6 +345,7 @@ def test_wrong_length_in_npz(tmp_path: Path) -> None:
         (("evaluate", "FILE", "--label-column", "unknown_label"), "has no column 'unknown_label'"),
         (("evaluate", "max_ofpr.csv"), "there is no file max_ofpr.csv"),
         (("audit", "FILE", "--threshold", "nan"), "--threshold is NaN"),
+        (("evaluate", "FILE", "--seed", "-1"), "--seed"),
         (("compare", "FILE", "FILE", "--metric", "roc"), "named twice"),
         (("compare", "FILE"), "at least two models"),
         (("evaluate", "FILE", "--json", "no/such/folder/out.json"), "does not exist"),

@@ -214,6 +214,8 @@ NAMES = {"true": ["a", "b", "other"], "pred": ["a", "b", "a"]}
             {"label": ["a", "b", "c", "Unknown"], "pred": ["a", "b", "a", "a"], "energy": [1, 2, 3, 4]},
             ("label", "pred", "energy", None, "Unknown"),
         ),
+        # a distance between cosines is no confidence
+        ({**NAMES, "cosine_distance": [0.1, 0.2, 0.9]}, ("true", "pred", "cosine_distance", None, "other")),
         # nothing to go by
         ({"a": [0.5, 0.1], "b": [1.5, 2.5]}, (None, None, None, None, None)),
         ({"u": [0, 1], "v": [1, 0]}, (None, None, None, None, None)),

@@ -245,10 +245,11 @@ def test_logits_in_numbered_columns(tmp_path, suffix):
     ],
 )
 def test_npz_logits(tmp_path, classes, y_true, y_pred):
-    columns = {"y_true": np.array(y_true), "scores": np.array([[0.0, 1.0], [3.0, 2.0]], np.float32)}
-    np.savez(tmp_path / "p.npz", **columns, **({} if classes is None else {"classes": classes}))
-    found = Predictions.load(tmp_path / "p.npz", logits_column="scores")
-    assert_same(found, Predictions.of(y_true, y_pred, [-1.0, -3.0]))
+    for name in ("scores", "logit_matrix"):
+        columns = {"y_true": np.array(y_true), name: np.array([[0.0, 1.0], [3.0, 2.0]], np.float32)}
+        np.savez(tmp_path / "p.npz", **columns, **({} if classes is None else {"classes": classes}))
+        found = Predictions.load(tmp_path / "p.npz", logits_column=name)
+        assert_same(found, Predictions.of(y_true, y_pred, [-1.0, -3.0]))
 
 
 @pytest.mark.parametrize("type_", [pa.list_(pa.float32()), pa.list_(pa.float64()), pa.list_(pa.float32(), 2)])

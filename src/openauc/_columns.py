@@ -83,7 +83,8 @@ class Csv(Columns):
         self._path = path
         try:
             self._text = path.read_bytes().decode("utf-8-sig")
-            self._delimiter = next((mark for mark in ",;\t" if mark in self._text.lstrip().partition("\n")[0]), ",")
+            header = re.search(r"\S.*", self._text)
+            self._delimiter = next((mark for mark in ",;\t" if header and mark in header[0]), ",")
             self._read()
         except (UnicodeDecodeError, csv.Error) as error:
             raise ValueError(f"{path} is not a readable CSV file in UTF-8 ({error}).") from None
@@ -153,14 +154,15 @@ class Csv(Columns):
 
 def _read_numbers(body: str, delimiter: str, width: int) -> list[NDArray[Any]]:
     """The columns of nothing but plain numbers, as ``parse_cells`` reads them, by numpy's faster parser; else none."""
-    kinds = [parse_cells([cell]).dtype for cell in body.partition("\n")[0].split(delimiter)]
+    first = body[: body.find("\n")] if "\n" in body else body
+    kinds = [parse_cells([cell]).dtype for cell in first.split(delimiter)]
     if len(kinds) != width or any(kind.kind == "U" for kind in kinds) or '"' in body or not body.isascii():
         return []
     text = np.frombuffer(f"\n{body}\n\n".encode(), dtype=np.uint8)
     start = np.flatnonzero((text[:-2] == ord("\n")) | (text[:-2] == ord(delimiter))) + 1
     start += text[start] == ord("-")
     padded = (text[start] == ord("0")) & (text[start + 1] - ord("0") < 10)
-    if padded.any() or (text[start] == ord(" ")).any():
+    if padded.any() or (text[start] == ord(" ")).any():  # "007", perhaps after a blank: a name, to numpy a number
         return []
     try:
         with warnings.catch_warnings():
@@ -226,9 +228,9 @@ def import_pyarrow() -> tuple[Any, Any]:
 
 _PREDICTED = re.compile(r"pred|hat\b|guess|output|arg_?max|assigned|decision")
 _TRUE = re.compile(r"true|truth|label|target|actual|class|gold|expected|\bgt|^y$")
-_SCORE = re.compile(r"score|conf|prob|logit|softmax|msp|energy|entropy|dist|certain|novel|anomal|ood|outlier|simil|cos")
-_CONFIDENCE = re.compile(r"conf|prob|logit|softmax|msp|certain|simil|cos")
-_STRANGENESS = re.compile(r"un_?known|uncert|open|novel|anomal|ood|outlier")
+_CONFIDENCE = re.compile(r"conf|prob|logit|softmax|msp|certain|simil|cosine")
+_STRANGENESS = re.compile(r"un_?known|uncert|open|novel|anomal|ood|outlier|dist|energy|entropy")
+_SCORE = re.compile(f"score|{_CONFIDENCE.pattern}|{_STRANGENESS.pattern}")
 _UNKNOWN_WORDS = {"unknown", "other", "others", "unk", "ood", "novel", "none", "outlier", "unseen", "background"}
 
 

@@ -118,7 +118,10 @@ class Predictions(NamedTuple):
 
         Instead of the last two the file may hold ``logits``: an (N, C) array in ``.npz`` (class names in an array
         ``classes``), a list column in ``.parquet``, or one column ``logit_NAME`` per class. ``lower_is_unknown``
-        says that the score of the file is a confidence, and flips it.
+        says that the score of the file is a confidence, and flips it. A CSV file may also be separated by semicolons
+        or tabs, with decimal commas; a warning says so.
+
+        Raises :class:`MissingColumns`, with the arguments that may fit, if the columns have other names.
         """
         columns = read_columns(path)
         given = {"label_column": label_column, "pred_column": pred_column, "score_column": score_column}
@@ -129,7 +132,8 @@ class Predictions(NamedTuple):
             raise MissingColumns(path, columns, given, needed)
         y_true = columns[label_column]
         if absent:
-            matrix, classes = _logits(columns, logits, path)
+            whole = logits_column in columns
+            matrix, classes = _whole_logits(columns, logits_column) if whole else _class_logits(columns, logits, path)
             _, y_pred, score = cls.from_logits(y_true, matrix, classes=classes)
         if pred_column in columns:
             y_pred = columns[pred_column]
@@ -161,10 +165,13 @@ class MissingColumns(ValueError):
         super().__init__(f"{self.sentence} Likely: {likely}{metrics}." if likely else self.sentence)
 
 
-def _logits(columns: Columns, names: Sequence[str], path: PathLike) -> tuple[NDArray[Any], Sequence[Label] | None]:
-    """The matrix of logits in the columns ``names``, and the names of its classes."""
-    if not names[0].startswith(_LOGIT_PREFIX):
-        classes = columns.get("classes")
-        return columns[names[0]], None if classes is None else classes.tolist()
+def _whole_logits(columns: Columns, name: str) -> tuple[NDArray[Any], list[Label] | None]:
+    """A matrix of logits, and the names of its classes."""
+    classes = columns.get("classes")
+    return columns[name], None if classes is None else classes.tolist()
+
+
+def _class_logits(columns: Columns, names: Sequence[str], path: PathLike) -> tuple[NDArray[Any], list[Label]]:
+    """The same from one column of logits per class."""
     matrix = np.stack([read_numbers(columns, name, path) for name in names], axis=1)
     return matrix, parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in names]).tolist()

@@ -40,7 +40,7 @@ Json = Annotated[
     typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON."),
 ]
 Level = Annotated[float, typer.Option(help="Level of the intervals.")]
-Seed = Annotated[int, typer.Option(help="Seed of bootstrap and permutations.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of bootstrap and permutations.")]
 Replicates = Annotated[int, typer.Option(help="Bootstrap replicates.")]
 
 
