@@ -30,6 +30,66 @@ def refusal(tmp_path, text, **options):
     return str(caught.value)
 
 
+def test_csv_with_byte_order_mark_blanks_crlf_and_empty_lines(tmp_path):
+    (tmp_path / "p.csv").write_bytes(b"\xef\xbb\xbfy_true, y_pred ,open_score\r\n0, 0 ,1e3\r\n\r\n-1,1,-Inf\r\n")
+    p = Predictions.load(tmp_path / "p.csv")
+    assert [column.tolist() for column in p] == [[0, -1], [0, 1], [1000.0, -np.inf]]
+
+
+def test_csv_labels_written_as_floats_are_integers(tmp_path):
+    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n0.0,0,1\n-1.0,2,3\n")
+    p = Predictions.load(tmp_path / "p.csv")
+    assert p.y_true.tolist() == [0, -1]
+    assert p.y_true.dtype.kind == "i"
+
+
+def test_read_columns_gives_everything(tmp_path):
+    (tmp_path / "p.csv").write_text("a,b,c\n1,x,0.5\n2,3,1\n")
+    columns = read_columns(tmp_path / "p.csv")
+    assert {name: values.tolist() for name, values in columns.items()} == {
+        "a": [1, 2], "b": ["x", "3"], "c": [0.5, 1.0]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; expected a header line"),
+        ("\n\n", "is empty"),
+        ("y_true,y_pred,open_score\n0,0,1\n0,0\n", "line 3 has 2 values but the header has 3"),
+        ("y_true,y_pred,open_score\n0,0,1,5\n", "line 2 has 4 values"),
+        ("y_true,y_pred,open_score\n0,0,1\n0,,1\n", "line 3: column 'y_pred' is empty"),
+        ("y_true,y_pred,open_score\n0,0, \n", "line 2: column 'open_score' is empty"),
+        ("y_true,y_pred,open_score\n0,0,1\n-1,0,nan\n", "open_score is NaN for sample 1"),
+        ("y_true,logit_0,logit_1\n0,0,1\n-1,0,nan\n", "logit_1 is NaN for sample 1"),
+    ],
+)
+def test_broken_csv(tmp_path, text, message):
+    (tmp_path / "p.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Predictions.load(tmp_path / "p.csv")
+
+
+def test_csv_line_numbers_are_those_of_the_file(tmp_path):
+    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n\n0,0,1\n\n0,0\n")
+    with pytest.raises(ValueError, match="line 5 has 2 values"):
+        Predictions.load(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("score", ["high", "0.5s"])
+def test_csv_score_that_is_no_number(tmp_path, score):
+    (tmp_path / "p.csv").write_text(f"y_true,y_pred,open_score\n0,0,{score}\n")
+    with pytest.raises(ValueError, match=f"line 2: column 'open_score' holds '{score}', which is no number"):
+        Predictions.load(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("content", [b"y_true\n\xff\xfe\n", b"y_true\n" + b'"' + b"x" * 200_000 + b'"\n'])
+def test_unreadable_csv(tmp_path, content):
+    (tmp_path / "p.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"p\.csv is not a readable CSV file in UTF-8"):
+        Predictions.load(tmp_path / "p.csv")
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_other_separators_are_read_and_said(tmp_path, delimiter):
     with pytest.warns(UserWarning, match=re.escape(f"p.csv: read as separated by {delimiter!r}")):

@@ -185,18 +185,6 @@ def test_csv_is_what_a_person_would_write(tmp_path):
     )
 
 
-def test_csv_with_byte_order_mark_blanks_crlf_and_empty_lines(tmp_path):
-    (tmp_path / "p.csv").write_bytes(b"\xef\xbb\xbfy_true, y_pred ,open_score\r\n0, 0 ,1e3\r\n\r\n-1,1,-Inf\r\n")
-    assert_same(Predictions.load(tmp_path / "p.csv"), Predictions.of([0, -1], [0, 1], [1000.0, -np.inf]))
-
-
-def test_csv_labels_written_as_floats_are_integers(tmp_path):
-    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n0.0,0,1\n-1.0,2,3\n")
-    p = Predictions.load(tmp_path / "p.csv")
-    assert p.y_true.tolist() == [0, -1]
-    assert p.y_true.dtype.kind == "i"
-
-
 def test_nothing_invalid_is_saved(tmp_path):
     with pytest.raises(ValueError, match="open_score is NaN for sample 0"):
         Predictions(np.array([0]), np.array([0]), np.array([np.nan])).save(tmp_path / "p.npz")
@@ -278,14 +266,6 @@ def test_a_stated_confidence_beside_logits_is_flipped(tmp_path):
     assert Predictions.load(tmp_path / "p.npz", lower_is_unknown=True).open_score.tolist() == [-0.5, -0.25]
 
 
-def test_read_columns_gives_everything(tmp_path):
-    (tmp_path / "p.csv").write_text("a,b,c\n1,x,0.5\n2,3,1\n")
-    columns = read_columns(tmp_path / "p.csv")
-    assert {name: values.tolist() for name, values in columns.items()} == {
-        "a": [1, 2], "b": ["x", "3"], "c": [0.5, 1.0]
-    }  # fmt: skip
-
-
 def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*p\.npz"):
         Predictions.load(tmp_path / "p.npz")
@@ -362,38 +342,6 @@ def test_file_without_any_column(tmp_path):
         Predictions.load(tmp_path / "p.npz")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty; expected a header line"),
-        ("\n\n", "is empty"),
-        ("y_true,y_pred,open_score\n0,0,1\n0,0\n", "line 3 has 2 values but the header has 3"),
-        ("y_true,y_pred,open_score\n0,0,1,5\n", "line 2 has 4 values"),
-        ("y_true,y_pred,open_score\n0,0,1\n0,,1\n", "line 3: column 'y_pred' is empty"),
-        ("y_true,y_pred,open_score\n0,0, \n", "line 2: column 'open_score' is empty"),
-        ("y_true,y_pred,open_score\n0,0,1\n-1,0,nan\n", "open_score is NaN for sample 1"),
-        ("y_true,logit_0,logit_1\n0,0,1\n-1,0,nan\n", "logit_1 is NaN for sample 1"),
-    ],
-)
-def test_broken_csv(tmp_path, text, message):
-    (tmp_path / "p.csv").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        Predictions.load(tmp_path / "p.csv")
-
-
-def test_csv_line_numbers_are_those_of_the_file(tmp_path):
-    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n\n0,0,1\n\n0,0\n")
-    with pytest.raises(ValueError, match="line 5 has 2 values"):
-        Predictions.load(tmp_path / "p.csv")
-
-
-@pytest.mark.parametrize("score", ["high", "0.5s"])
-def test_csv_score_that_is_no_number(tmp_path, score):
-    (tmp_path / "p.csv").write_text(f"y_true,y_pred,open_score\n0,0,{score}\n")
-    with pytest.raises(ValueError, match=f"line 2: column 'open_score' holds '{score}', which is no number"):
-        Predictions.load(tmp_path / "p.csv")
-
-
 def test_string_logits_of_a_file(tmp_path):
     np.savez(tmp_path / "p.npz", y_true=[0, -1], logits=[["1", "2"], ["3", "4"]])
     with pytest.raises(TypeError, match="logits must be real numbers"):
@@ -403,13 +351,6 @@ def test_string_logits_of_a_file(tmp_path):
         Predictions.load(tmp_path / "p.parquet")
     (tmp_path / "p.csv").write_text("y_true,logit_0,logit_1\n0,0,1\n-1,high,2\n")
     with pytest.raises(ValueError, match="line 3: column 'logit_0' holds 'high', which is no number"):
-        Predictions.load(tmp_path / "p.csv")
-
-
-@pytest.mark.parametrize("content", [b"y_true\n\xff\xfe\n", b"y_true\n" + b'"' + b"x" * 200_000 + b'"\n'])
-def test_unreadable_csv(tmp_path, content):
-    (tmp_path / "p.csv").write_bytes(content)
-    with pytest.raises(ValueError, match=r"p\.csv is not a readable CSV file in UTF-8"):
         Predictions.load(tmp_path / "p.csv")
 
 
