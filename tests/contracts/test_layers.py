@@ -19,6 +19,7 @@ ROOT = Path(openauc.__file__).parent
 LAYERS = {
     "_validation": "N0",
     "_files": "N0",
+    "_columns": "N0.5",
     "environment": "N0",
     "predictions": "N1",
     "metrics": "N0",

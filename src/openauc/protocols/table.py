@@ -42,9 +42,9 @@ def _recipes(
 def _digits_recipes() -> dict[str, Recipe]:
     """Those of MNIST, shortened, at 16 pixels, which costs a quarter of 32 and still leaves a 2 x 2 map at the end.
 
-    ``small`` was chosen on held-out known classes of splits 0 to 2, two seeds, with GCPL, Softmax and OpenAUC: 60 epochs
-    and width 8 were as good as any of the eleven tried, and the cheapest of those (the worst single training of GCPL had
-    93 instead of 72 after 30 epochs).
+    ``small`` was chosen on held-out known classes of splits 0 to 2, two seeds, with GCPL, Softmax and OpenAUC: 60
+    epochs and width 8 were as good as any of the eleven settings tried, and the cheapest of those (the worst single
+    training of GCPL had 93 instead of 72 after 30 epochs).
     """
     rows = {"epochs": 60, "batch_size": 64, "warmup_epochs": 1, "rand_augment_m": 8, "rand_augment_ops": "digits"}
     found = _recipes(16, plain={"epochs": 30, "augmentation": "none"}, plus=rows)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
 from openauc.audit import audit
 from openauc.environment import environment
-from openauc.evaluation import Evaluation
+from openauc.evaluation import Evaluation, evaluate
 from openauc.metrics.ranking import ScoreDirectionWarning
-from openauc.metrics.table import METRICS
+from openauc.metrics.table import standard_metrics
 from openauc.predictions import Predictions
 from openauc.report import words
 from openauc.report.model import Names, model_data
@@ -33,6 +33,9 @@ def predictions_report(
     *,
     class_names: Mapping[str, str] | None = None,
     origins: Mapping[str, ArrayLike] | None = None,
+    ties: Literal["half", "strict"] = "half",
+    max_ofpr: float | None = None,
+    min_ofpr: float = 0.0,
     level: float = 0.95,
     rng: int = 0,
     n_replicates: int | None = None,
@@ -51,6 +54,8 @@ def predictions_report(
         Label, as text, -> name of the class.
     origins
         Model -> (N,) real class of each sample, unknown ones included; tells which unknown class is taken for what.
+    ties, max_ofpr, min_ofpr
+        As for ``standard_metrics``.
     level, rng, unknown_label
         As for ``evaluate``.
     n_replicates
@@ -73,10 +78,13 @@ def predictions_report(
         n_samples = max(len(predictions.y_true) for predictions in models.values())
         replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, MOST_DRAWS // n_samples))
     options: dict[str, Any] = {"level": level, "n_replicates": replicates, "unknown_label": unknown_label}
+    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     made = []
     for name, predictions in models.items():
         names = _names(name, predictions, class_names, origins)
         evaluation, numbers = model_data(name, predictions, names=names, seed=rng, **options)
+        if (ties, max_ofpr, min_ofpr) != ("half", None, 0.0):
+            evaluation = evaluate(*predictions, metrics=metrics, rng=rng, **options)
         made.append((_told(name, predictions, evaluation, unknown_label), numbers))
     made.sort(key=lambda model: -model[0].evaluation.openauc)
     told, data = zip(*made, strict=True)
@@ -88,7 +96,7 @@ def predictions_report(
         headline=words.headline(evaluations, comparison),
         meaning=words.meaning(evaluations),
         models=told,
-        metrics=METRICS,
+        metrics=metrics,
         comparison=comparison,
         obstacle=obstacle,
         level=level,
