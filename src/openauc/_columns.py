@@ -29,7 +29,11 @@ def write_columns(path: PathLike, columns: Mapping[str, ArrayLike]) -> None:
     check.check_same_length(**arrays)
     with atomic_write(path) as file:
         if suffix == ".npz":
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # a column called allow_pickle is nobody's
+            # As np.savez_compressed writes it, which has no place for a column called "file".
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, column in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                        np.lib.format.write_array(entry, column, allow_pickle=False)
         elif suffix == ".csv":
             text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
             writer = csv.writer(text, lineterminator="\n")

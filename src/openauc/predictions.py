@@ -13,13 +13,13 @@ from openauc import _validation as check
 from openauc._columns import (
     FORMATS,
     Columns,
-    PathLike,
     guess_arguments,
     parse_cells,
     read_columns,
     read_numbers,
     write_columns,
 )
+from openauc._files import PathLike
 from openauc._validation import Label
 
 __all__ = ["FORMATS", "MissingColumns", "Predictions", "read_columns", "write_columns"]

@@ -9,7 +9,7 @@ from openauc.losses import confusion_loss, squared_distance
 from openauc.methods.arpl import ARPL
 from openauc.methods.arpl_cs import ARPLCS
 from openauc.models.base import branch
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 
 SMALL = {"image_size": 8, "noise_dim": 5, "generator_width": 8, "discriminator_width": 4}
 

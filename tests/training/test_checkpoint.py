@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save, save_file
 
 from openauc.methods import make_method
 from openauc.models import load_weights, make_backbone
+from openauc.recipe import Recipe
 from openauc.training.checkpoint import (
     Checkpoint,
     ProcessState,
@@ -18,7 +19,6 @@ from openauc.training.checkpoint import (
     restore_optimizer,
     save_weights,
 )
-from openauc.training.recipe import Recipe
 
 
 def build(seed=0):

@@ -142,7 +142,7 @@ class Store:
             problem = f"{file} is damaged (it speaks of {result.spec.id})"
         except ValueError as error:
             problem = str(error)
-        if result is not None and result.spec.id == file.parent.name:
+        if result is not None and (self.alone or result.spec.id == file.parent.name):
             return result
         if spec := spec or self._spec_of(file.parent):
             return TrialResult(spec=spec, error=f"{problem}; `openauc run` with --retry-failed runs this trial again.")
@@ -156,6 +156,8 @@ class Store:
             said = [_load(folder / SPEC, self._spec)]
         except (ValueError, FileNotFoundError):
             said = []
+        if self.alone:
+            return said[0] if said else None
         return next((spec for spec in (*said, *self.planned()) if spec.id == folder.name), None)
 
     def _result(self, values: Any) -> TrialResult:

@@ -172,7 +172,7 @@ def audit(
 
 
 def threshold(
-    file: OneFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
     target: Annotated[
         str,
         typer.Option(
@@ -197,7 +197,12 @@ def threshold(
     unknown_label: UnknownLabel = "-1",
     lower_is_unknown: LowerIsUnknown = False,
 ) -> None:
-    """Choose a rejection threshold on a file of validation predictions."""
+    """Choose a rejection threshold on a file of validation predictions, or on the validation part of a training.
+
+    Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
+    """
+    from openauc._files import write_text
+    from openauc._trial_files import THRESHOLD, VALIDATION
     from openauc.metrics.operating import TARGETS, choose_threshold
 
     name, _, share = target.partition("=")
@@ -205,6 +210,14 @@ def threshold(
         raise ValueError(f"--target {target!r} is unknown; expected one of {', '.join(TARGETS)}.")
     if name in ("known_acceptance", "unknown_recall") and not share:
         raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
+    run = file if file.is_dir() else None
+    if run is not None:
+        file = run / VALIDATION
+        if not file.is_file():
+            raise ValueError(
+                f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
+                "samples that neither training nor test has seen, or name a file of such predictions."
+            )
     predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
     point = choose_threshold(
         *predictions,
@@ -217,6 +230,10 @@ def threshold(
     if json_out != "-":
         _show_point(point, flipped=lower_is_unknown)
     _write_json(json_out, point.to_dict())
+    if run is not None:
+        write_text(run / THRESHOLD, json.dumps(point.to_dict(), indent=1) + "\n")
+        if json_out != "-":
+            print(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
 
 
 def load_file(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openauc._validation import check_choice
-from openauc.protocols import Protocol, get_protocol
+from openauc.protocols import PROTOCOLS, Protocol, get_protocol
 from openauc.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -106,8 +106,13 @@ def recipe_for(
     chosen, kind = get_protocol(protocol), load_method(method)
     name = name or chosen.default_recipe or kind.recipe
     recipe = chosen.recipes[check_choice("recipe", name, chosen.recipes)]
-    if name == "plus" and isinstance(protocol, str):
-        recipe = recipe.changed(**kind.recipe_rows.get(protocol, {}))
+    if name == "plus":
+        rows = (
+            kind.recipe_rows[known]
+            for known, entry in PROTOCOLS.items()
+            if entry is chosen and known in kind.recipe_rows
+        )
+        recipe = recipe.changed(**next(rows, {}))
     return (recipe if epochs is None else recipe.scaled(epochs)).changed(**overrides)
 
 

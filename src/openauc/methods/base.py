@@ -40,7 +40,7 @@ class Method(nn.Module):
     training loop hands the wrapper to ``train_batch`` as ``forward`` and never calls ``loss`` itself. Only
     the unwrapped method has ``passes``, ``train_batch``, ``open_score`` and ``diagnostics``.
 
-    Nothing here reads a number from the device: what a step reports are tensors, which the loop adds up there.
+    What a step reports are tensors, which the loop adds up where they are: no number is read from the device.
     """
 
     recipe: ClassVar[str] = "plain"

@@ -410,7 +410,8 @@ class Protocol:
 def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
     for side, classes in (("known", split.known), ("unknown", split.unknown)):
         if (side == "known" and not classes) or min(classes, default=0) < 0:
-            raise ValueError(f"{where}: {side} is {classes}; expected class ids, at least one, none negative.")
+            least = "at least one, " if side == "known" else ""
+            raise ValueError(f"{where}: {side} is {classes}; expected class ids, {least}none negative.")
         if len(set(classes)) < len(classes):
             raise ValueError(f"{where}: {side} {classes} names a class twice.")
     both = sorted(set(split.known) & set(split.unknown))
