@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from strategies import UNKNOWN, random_triple, triples
 
 from openauc import Evaluation, Interval, Metric, ScoreDirectionWarning, evaluate, standard_metrics
+from openauc.intervals import wilson_interval
 from openauc.metrics.decision import DECISION_METRICS, threshold_sweep
 from openauc.metrics.ranking import auroc_score, fpr_at_tpr, openauc_score, oscr_curve, roc_curve
 from openauc.metrics.table import METRICS
-from openauc.uncertainty import wilson_interval
 
 TRIPLE = random_triple(120, seed=0, n_classes=4)
 
@@ -30,9 +30,6 @@ def run(*triple, **options) -> Evaluation:
 @pytest.fixture(scope="module")
 def result() -> Evaluation:
     return run()
-
-
-# --- numbers --------------------------------------------------------------------------------------------
 
 
 def test_every_metric_has_value_interval_direction_and_method(result):
@@ -155,9 +152,6 @@ def test_any_small_triple_is_evaluated(triple):
     assert Evaluation.from_dict(json.loads(text)) == found
 
 
-# --- metrics of one's own -------------------------------------------------------------------------------
-
-
 def gap(y_true, _, score) -> float:
     return float(np.mean(score[y_true == UNKNOWN]) - np.mean(score[y_true != UNKNOWN]))
 
@@ -199,9 +193,6 @@ def test_options_of_the_shipped_metrics():
     assert strict.openauc == openauc_score(*tied, ties="strict") < openauc_score(*tied)
     assert strict.partial_openauc == openauc_score(*tied, ties="strict", max_ofpr=0.2)
     assert strict.auroc == auroc_score(*tied, ties="strict")
-
-
-# --- the object -----------------------------------------------------------------------------------------
 
 
 def test_attributes_are_values(result):
@@ -287,9 +278,6 @@ def test_text():
     assert str(Evaluation(1, 2, {}, {}, {}, {}, {}, None)) == "1 known, 2 unknown samples"
 
 
-# --- plot -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def pyplot():
     matplotlib = pytest.importorskip("matplotlib")
@@ -330,9 +318,6 @@ def test_plot_without_matplotlib(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"plot\(\) needs matplotlib: pip install 'openauc\[plot\]'"):
         result.plot()
-
-
-# --- warnings and errors --------------------------------------------------------------------------------
 
 
 def test_reversed_scores_are_pointed_out():

@@ -29,9 +29,6 @@ def rounding(value: float):
     return pytest.approx(value, abs=1e-12)
 
 
-# --- values ---------------------------------------------------------------------------------------------
-
-
 @every_metric
 @given(triple=triples(), data=st.data())
 def test_order_of_the_samples_does_not_matter(metric, triple, data):
@@ -111,9 +108,6 @@ def test_undefined_without_known_samples(metric):
 def test_nan_is_refused(metric):
     with pytest.raises(ValueError, match="NaN for sample 1"):
         metric.function([0, UNKNOWN], [0, 1], [0.0, np.nan])
-
-
-# --- evaluate() -----------------------------------------------------------------------------------------
 
 
 @given(triple=triples())
