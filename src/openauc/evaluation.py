@@ -204,7 +204,7 @@ def evaluate_model(
         n_unknown=samples.n_unknown,
         values={name: value for name, (value, _) in found.items()},
         intervals={name: interval for name, (interval, _) in intervals.items()},
-        thresholds={name: at for name, (_, at) in found.items() if at is not None},
+        thresholds={name: at for name, (_, at) in found.items() if not math.isnan(at)},
         better={name: metric.better for name, metric in metrics.items()},
         methods={name: method for name, (_, method) in intervals.items()},
         level=level,

@@ -19,7 +19,7 @@ import numpy as np
 
 from openauc import _validation as check
 from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, Samples
-from openauc.metrics.counts import RankedModel, counts_at, ratio
+from openauc.metrics.counts import DecisionCounts, RankedModel, counts_at, ratio
 from openauc.metrics.curve import Floats
 from openauc.metrics.decision import WeightedRate, best_of
 from openauc.metrics.ranking import best_detection_column
@@ -33,7 +33,9 @@ from openauc.metrics.resampling import (
 from openauc.metrics.table import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 
 Rng = np.random.Generator | int
+Rates = Callable[[DecisionCounts], tuple[WeightedRate, ...]]
 REPLICATES = 2000
+_SAME = 1e-6  # replicates are float32
 _FEW_LOSSES = 5
 _LOSSES_PER_SIZE = 4
 
@@ -99,8 +101,8 @@ def pair_interval(value: float, variance: float, sizes: tuple[float, float], lev
     samples, a rare loss may not be among them, and the variance comes out too small. N pairs of distinct samples, N
     those of the smaller side, are N independent trials at least. So the lower bound is at most that of Wilson's
     interval of as many trials as the variance stands for, but of no more than N when nothing is lost, and N more for
-    every four losses. After few losses the upper bound is at least that of Wilson's, half a loss less being counted. Near 0 it is the mirror
-    image.
+    every four losses. After few losses the upper bound is at least Wilson's with half a loss less (the continuity
+    correction). Near 0 it is the mirror image.
 
     >>> low, high = pair_interval(0.7, 0.001, (100, 100))
     >>> f"{low:.3f} {high:.3f}"
@@ -138,10 +140,10 @@ def percentile_interval(replicates: Floats, level: float = 0.95) -> Interval:
 
 
 class Measured(NamedTuple):
-    """Value of a metric, and its threshold where it has one."""
+    """Value of a metric, and its threshold, NaN where it has none."""
 
     value: float
-    threshold: float | None = None
+    threshold: float = np.nan
 
 
 def measure(metric: Metric, model: RankedModel) -> Measured:
@@ -150,7 +152,7 @@ def measure(metric: Metric, model: RankedModel) -> Measured:
         return Measured(*best_of(model.over_thresholds(metric.of_counts), model.ranking.threshold))
     if isinstance(metric, TableMetric):
         table = model.ranking.table
-        at = float(table.threshold[metric.column(table)]) if isinstance(metric, ColumnMetric) else None
+        at = float(table.threshold[metric.column(table)]) if isinstance(metric, ColumnMetric) else np.nan
         return Measured(float(metric.of_table(table)), at)
     return Measured(float(call(metric.function, model.samples)))
 
@@ -201,12 +203,14 @@ class Bootstrap:
             return wilson_interval(found.value * samples.sizes[0], samples.sizes[0], self._level), "Wilson"
         if isinstance(metric, PairMetric):
             return self._of_pairs(metric, found.value).interval(self._level), "DeLong, logit"
-        if isinstance(metric, DecisionMetric) and metric.rates is not None and found.threshold is not None:
-            rates = metric.rates(counts_at(self._model.coded, found.threshold))
-            return rates_interval(
-                rates, self._level, sum(samples.sizes) / sum(samples.totals)
-            ), "Wilson, threshold held"
+        if isinstance(metric, DecisionMetric) and metric.rates is not None:
+            return self._of_rates(metric.rates, found, self._level), "Wilson, threshold held"
         return self._percentiles(metric, found)
+
+    def _of_rates(self, rates: Rates, found: Measured, level: float) -> Interval:
+        samples = self._model.samples
+        effective = sum(samples.sizes) / sum(samples.totals)
+        return rates_interval(rates(counts_at(self._model.coded, found.threshold)), level, effective)
 
     def _of_pairs(self, metric: PairMetric, value: float) -> Spread:
         samples, table = self._model.samples, self._model.ranking.table
@@ -221,6 +225,9 @@ class Bootstrap:
             return self._of_pairs(metric, found.value)
         if isinstance(metric, RateMetric):
             variance = found.value * (1.0 - found.value) / (known - 1.0) if known >= 2.0 else float("nan")
+        elif isinstance(metric, DecisionMetric) and metric.rates is not None:
+            low, high = self._of_rates(metric.rates, found, 0.95)
+            variance = (0.5 * (high - low) / normal_quantile(0.95)) ** 2
         else:
             variance = float(self.replicates(metric, found).var(ddof=1))
         return Spread(found.value, variance, (known, unknown if metric.needs_unknown else known))
@@ -231,7 +238,7 @@ class Bootstrap:
         if isinstance(metric, (ColumnMetric, DecisionMetric)) and getattr(metric, "accepted", None) is None:
             method = "bootstrap, threshold held"
             low = max(low, 0.0)  # no best value is below that of rejecting everything
-        if low == high and isinstance(metric, (TableMetric, DecisionMetric)):
+        if high - low < _SAME and isinstance(metric, (TableMetric, DecisionMetric)):
             # Every replicate agrees, as for a perfect model; so would that many independent trials without a miss.
             smaller = min(size for size in self._model.samples.sizes if size)
             low, high = wilson_interval(found.value * smaller, smaller, self._level)
@@ -245,7 +252,7 @@ class Bootstrap:
         change with the threshold (envelope theorem).
         """
         model = self._model
-        if isinstance(metric, DecisionMetric) and found.threshold is not None:
+        if isinstance(metric, DecisionMetric):
             counts = resampled_counts(model.coded, found.threshold, *self._draws, by_class=metric.by_class)
             return metric.of_counts(counts)
         if isinstance(metric, ColumnMetric):
