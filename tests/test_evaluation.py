@@ -181,6 +181,54 @@ def test_a_shipped_metric_under_another_name(result, name):
     assert found.intervals["mine"] == result.intervals[name]
 
 
+def test_equal_weights_change_nothing(result):
+    for weight in (1.0, 0.2):
+        found = run(sample_weight=np.full(120, weight))
+        assert found.values == pytest.approx(dict(result.values))
+        for name, interval in result.intervals.items():
+            width = interval.high - interval.low
+            assert found.intervals[name] == pytest.approx(interval, abs=0.3 * width + 1e-6), name
+        assert (found.n_known, found.n_unknown) == (result.n_known, result.n_unknown)
+
+
+def test_unequal_weights_widen_the_interval_by_the_effective_number_of_samples():
+    """Half the samples weighing three times as much: (1 + 3)^2 / (2 (1 + 9)) = 0.8 of their number."""
+    triple = random_triple(4000, seed=5, n_classes=4)
+    weight = np.where(np.random.default_rng(0).random(4000) < 0.5, 1.0, 3.0)
+    plain, weighted = run(*triple, n_replicates=1000), run(*triple, sample_weight=weight, n_replicates=1000)
+    for name, interval in plain.intervals.items():
+        if name == "normalized_accuracy":
+            continue  # which rests on the few samples beyond an extreme threshold
+        found = weighted.intervals[name]
+        assert (found.high - found.low) / (interval.high - interval.low) == pytest.approx(0.8**-0.5, rel=0.15), name
+
+
+def test_weights_reach_a_function_of_ones_own():
+    def mean(y_true, _, score, sample_weight=None):
+        return float(np.average(score, weights=sample_weight))
+
+    weight = np.arange(1.0, 121.0)
+    found = run(metrics={"mean": Metric(function=mean)}, sample_weight=weight)
+    assert found.mean == pytest.approx(np.average(TRIPLE.open_score, weights=weight))
+    low, high = found.intervals["mean"]
+    assert low < found.mean < high
+    with pytest.raises(TypeError, match="sample_weight"):
+        run(metrics={"gap": Metric(function=gap)}, sample_weight=weight)
+
+
+def test_metrics_that_need_no_unknown_sample():
+    known = [column[TRIPLE.y_true != UNKNOWN] for column in TRIPLE]
+    found = run(*known, metrics={"closed_set_accuracy": METRICS["closed_set_accuracy"]})
+    assert found.closed_set_accuracy == run().closed_set_accuracy
+    assert (found.n_unknown, dict(found.curves)) == (0, {})
+    share = Metric(function=lambda y_true, y_pred, _: float(np.mean(y_true == y_pred)), needs_unknown=False)
+    mine = run(*known, metrics={"share": share})
+    assert mine.share == found.closed_set_accuracy
+    assert mine.intervals["share"].low < mine.share < mine.intervals["share"].high
+    with pytest.raises(ValueError, match="no unknown sample"):
+        run(*known, metrics={"openauc": METRICS["openauc"], "share": share})
+
+
 def test_an_infinite_value_is_still_json():
     found = run(metrics={"ratio": Metric(function=lambda *_: math.inf)}, level=None)
     again = Evaluation.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
