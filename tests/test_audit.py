@@ -92,9 +92,6 @@ def digits() -> Triple:
     return Triple(true, probability.argmax(axis=1), -probability.max(axis=1))
 
 
-# --- values ---------------------------------------------------------------------------------------------
-
-
 @given(triples())
 def test_values_before_and_after_are_the_oracles(triple: Triple) -> None:
     classes = triple.classes
@@ -120,9 +117,6 @@ def test_values_before_and_after_are_the_oracles(triple: Triple) -> None:
             }
             assert values == pytest.approx(expected, abs=1e-12)
             assert list(values) == list(expected)
-
-
-# --- construction I: Props 1 and 5 ----------------------------------------------------------------------
 
 
 @given(triples(), st.data())
@@ -219,9 +213,6 @@ def test_a_rejection_by_label_is_exchanged_too() -> None:
     assert (c.before["unknown_tpr"], c.after["unknown_tpr"]) == (1.0, 0.0)
     assert "rose" in c.reaction
     assert not c.conditions[-1].holds
-
-
-# --- construction II: Props 2 and 6 ---------------------------------------------------------------------
 
 
 @given(triples(), st.data())
@@ -337,9 +328,6 @@ def test_prop_6_bounds_the_unknown_tpr_at_every_threshold(triple: Triple) -> Non
                     assert float(tpr) >= 1 - (1 - k) / float(a) - 1e-12
 
 
-# --- construction III: Props 3 and 7, the corollary ------------------------------------------------------
-
-
 @given(triples())
 def test_prop_3_and_corollary_aggregates_stay_exactly(triple: Triple) -> None:
     c = quiet_audit(*triple).constructions[-1]
@@ -392,9 +380,6 @@ def test_prop_8_risk_is_the_conditional_sum(triple: Triple) -> None:
     assert 1 - before["openauc_strict"] == pytest.approx(np.mean(risk), abs=1e-12)
 
 
-# --- Table 1 --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("triple", [simulated(0), simulated(1, accuracy=0.6), digits()], ids=["a", "b", "digits"])
 def test_table_1_of_the_paper(triple: Triple) -> None:
     table = audit(*triple).table1()
@@ -442,8 +427,6 @@ def test_a_misclassified_sample_that_no_exchange_moves_over_the_threshold() -> N
         "no exchanged sample crosses the threshold",
     )
 
-
-# --- degenerate and foreign inputs ----------------------------------------------------------------------
 
 PERFECT = Triple(np.array([0, 1, 0, -1, -1]), np.array([0, 1, 0, 0, 1]), np.array([0.1, 0.2, 0.3, 0.8, 0.9]))
 DEGENERATE = {

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from strategies import UNKNOWN, random_triple, triples
 
 from openauc import Evaluation, Interval, Metric, ScoreDirectionWarning, evaluate, standard_metrics
+from openauc.intervals import wilson_interval
 from openauc.metrics.decision import DECISION_METRICS, threshold_sweep
 from openauc.metrics.ranking import auroc_score, fpr_at_tpr, openauc_score, oscr_curve, roc_curve
 from openauc.metrics.table import METRICS
-from openauc.uncertainty import wilson_interval
 
 TRIPLE = random_triple(120, seed=0, n_classes=4)
 
@@ -30,9 +30,6 @@ def run(*triple, **options) -> Evaluation:
 @pytest.fixture(scope="module")
 def result() -> Evaluation:
     return run()
-
-
-# --- numbers --------------------------------------------------------------------------------------------
 
 
 def test_every_metric_has_value_interval_direction_and_method(result):
@@ -155,9 +152,6 @@ def test_any_small_triple_is_evaluated(triple):
     assert Evaluation.from_dict(json.loads(text)) == found
 
 
-# --- metrics of one's own -------------------------------------------------------------------------------
-
-
 def gap(y_true, _, score) -> float:
     return float(np.mean(score[y_true == UNKNOWN]) - np.mean(score[y_true != UNKNOWN]))
 
@@ -187,6 +181,54 @@ def test_a_shipped_metric_under_another_name(result, name):
     assert found.intervals["mine"] == result.intervals[name]
 
 
+def test_equal_weights_change_nothing(result):
+    for weight in (1.0, 0.2):
+        found = run(sample_weight=np.full(120, weight))
+        assert found.values == pytest.approx(dict(result.values))
+        for name, interval in result.intervals.items():
+            width = interval.high - interval.low
+            assert found.intervals[name] == pytest.approx(interval, abs=0.3 * width + 1e-6), name
+        assert (found.n_known, found.n_unknown) == (result.n_known, result.n_unknown)
+
+
+def test_unequal_weights_widen_the_interval_by_the_effective_number_of_samples():
+    """Half the samples weighing three times as much: (1 + 3)^2 / (2 (1 + 9)) = 0.8 of their number."""
+    triple = random_triple(4000, seed=5, n_classes=4)
+    weight = np.where(np.random.default_rng(0).random(4000) < 0.5, 1.0, 3.0)
+    plain, weighted = run(*triple, n_replicates=1000), run(*triple, sample_weight=weight, n_replicates=1000)
+    for name, interval in plain.intervals.items():
+        if name == "normalized_accuracy":
+            continue  # which rests on the few samples beyond an extreme threshold
+        found = weighted.intervals[name]
+        assert (found.high - found.low) / (interval.high - interval.low) == pytest.approx(0.8**-0.5, rel=0.15), name
+
+
+def test_weights_reach_a_function_of_ones_own():
+    def mean(y_true, _, score, sample_weight=None):
+        return float(np.average(score, weights=sample_weight))
+
+    weight = np.arange(1.0, 121.0)
+    found = run(metrics={"mean": Metric(function=mean)}, sample_weight=weight)
+    assert found.mean == pytest.approx(np.average(TRIPLE.open_score, weights=weight))
+    low, high = found.intervals["mean"]
+    assert low < found.mean < high
+    with pytest.raises(TypeError, match="sample_weight"):
+        run(metrics={"gap": Metric(function=gap)}, sample_weight=weight)
+
+
+def test_metrics_that_need_no_unknown_sample():
+    known = [column[TRIPLE.y_true != UNKNOWN] for column in TRIPLE]
+    found = run(*known, metrics={"closed_set_accuracy": METRICS["closed_set_accuracy"]})
+    assert found.closed_set_accuracy == run().closed_set_accuracy
+    assert (found.n_unknown, dict(found.curves)) == (0, {})
+    share = Metric(function=lambda y_true, y_pred, _: float(np.mean(y_true == y_pred)), needs_unknown=False)
+    mine = run(*known, metrics={"share": share})
+    assert mine.share == found.closed_set_accuracy
+    assert mine.intervals["share"].low < mine.share < mine.intervals["share"].high
+    with pytest.raises(ValueError, match="no unknown sample"):
+        run(*known, metrics={"openauc": METRICS["openauc"], "share": share})
+
+
 def test_an_infinite_value_is_still_json():
     found = run(metrics={"ratio": Metric(function=lambda *_: math.inf)}, level=None)
     again = Evaluation.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
@@ -199,9 +241,6 @@ def test_options_of_the_shipped_metrics():
     assert strict.openauc == openauc_score(*tied, ties="strict") < openauc_score(*tied)
     assert strict.partial_openauc == openauc_score(*tied, ties="strict", max_ofpr=0.2)
     assert strict.auroc == auroc_score(*tied, ties="strict")
-
-
-# --- the object -----------------------------------------------------------------------------------------
 
 
 def test_attributes_are_values(result):
@@ -287,9 +326,6 @@ def test_text():
     assert str(Evaluation(1, 2, {}, {}, {}, {}, {}, None)) == "1 known, 2 unknown samples"
 
 
-# --- plot -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def pyplot():
     matplotlib = pytest.importorskip("matplotlib")
@@ -330,9 +366,6 @@ def test_plot_without_matplotlib(result, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"plot\(\) needs matplotlib: pip install 'openauc\[plot\]'"):
         result.plot()
-
-
-# --- warnings and errors --------------------------------------------------------------------------------
 
 
 def test_reversed_scores_are_pointed_out():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc._validation import UNKNOWN, Label
 from openauc.metrics import decision, ranking
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, Ranking, RankTable, rank, read_samples
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, RankTable, read_samples
+from openauc.metrics.counts import Coded, DecisionCounts, RankedModel, check_threshold, counts_at
 from openauc.metrics.curve import Curve, Floats
-from openauc.metrics.decision import Coded, DecisionCounts, ThresholdSweep
+from openauc.metrics.decision import ThresholdSweep
 
 Answer = Literal["yes", "no", "not shown"]
 _ROUNDING = 1e-12  # of interpolated heights; a real fall of the OSCR curve is at least 1 / (2 N_k N_u)
@@ -49,9 +50,6 @@ _TABLE_ROWS: Mapping[str, str] = {
 }
 
 
-# --- results --------------------------------------------------------------------------------------------
-
-
 class Condition(NamedTuple):
     """Something a construction needs, with the numbers found, and whether it holds."""
 
@@ -64,7 +62,8 @@ class Construction:
     """A model made from the caller's by exchanging samples, and every metric before and after.
 
     ``complete``: the construction reached its end (I: every unknown sample is accepted; II: all but one are;
-    III: no misclassified known sample ranks above a correct one). ``reaction`` says what OpenAUC did.
+    III: no misclassified known sample ranks above a correct one). ``reaction`` says what OpenAUC did, ``curve`` is the
+    new OSCR curve.
     """
 
     name: str
@@ -78,6 +77,7 @@ class Construction:
     before: Mapping[str, float]
     after: Mapping[str, float]
     reaction: str
+    curve: Curve = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without the two arrays; an infinite threshold becomes the string "-inf" or "inf"."""
@@ -130,6 +130,7 @@ class Audit:
     n_known: int
     n_unknown: int
     constructions: tuple[Construction, ...]
+    model: RankedModel = field(repr=False)
 
     def table1(self) -> dict[str, dict[str, Verdict]]:
         """The paper's Table 1 as these predictions show it: metric -> property -> verdict.
@@ -183,9 +184,6 @@ def _align(rows: list[list[str]]) -> str:
     )
 
 
-# --- the audit ------------------------------------------------------------------------------------------
-
-
 def audit(
     y_true: ArrayLike | tuple[ArrayLike, ArrayLike, ArrayLike],
     y_pred: ArrayLike | None = None,
@@ -234,30 +232,34 @@ def audit(
     triple: Any = y_true if y_pred is None and open_score is None else (y_true, y_pred, open_score)
     if not isinstance(triple, tuple) or len(triple) != 3 or any(part is None for part in triple):
         raise TypeError("audit takes y_true, y_pred and open_score, or one Predictions that holds the three.")
-    samples = read_samples(*triple, unknown_label=unknown_label)
-    coded = decision.encode(samples)
-    ranked = rank(samples)
-    sweep = decision.sweep_of(ranked, coded)
-    ranking.warn_if_reversed(float(ranking.auroc_of(ranked.table)))
-    best_f = sweep.best("macro_f_score").threshold
-    given = None if threshold is None else decision.check_threshold(threshold)
-    at = best_f if given is None else given
+    model = RankedModel(read_samples(*triple, unknown_label=unknown_label))
+    ranking.warn_if_reversed(float(ranking.auroc_of(model.ranking.table)))
+    return audit_model(model, None if threshold is None else check_threshold(threshold))
 
-    first = [_construct(coded, "I", "Prop. 1", at, _exchange_with_wrong(coded, at))]
-    ahead = None if first[0].complete and first[0].n_exchanges else _complete_threshold(ranked, coded)
+
+def audit_model(model: RankedModel, threshold: float | None = None) -> Audit:
+    """The audit of a model that is ranked already."""
+    samples = model.samples
+    sweep = decision.sweep_of(model)
+    best_f = sweep.best("macro_f_score").threshold
+    at = best_f if threshold is None else threshold
+
+    first = [_construct(model, "I", "Prop. 1", at, _exchange_with_wrong(model, at))]
+    ahead = None if first[0].complete and first[0].n_exchanges else _complete_threshold(model)
     if ahead is not None:
-        first.append(_construct(coded, "I, complete", "Prop. 1", ahead, _exchange_with_wrong(coded, ahead)))
-    escape = _escape_threshold(ranked, coded, sweep, otherwise=best_f) if given is None else given
-    second = _construct(coded, "II", "Prop. 2", escape, _accept_in_pairs(coded, escape))
-    third = _construct(coded, "III", "Prop. 3", at, _exchange_among_known(coded))
+        first.append(_construct(model, "I, complete", "Prop. 1", ahead, _exchange_with_wrong(model, ahead)))
+    escape = _escape_threshold(model, sweep, otherwise=best_f) if threshold is None else threshold
+    second = _construct(model, "II", "Prop. 2", escape, _accept_in_pairs(model, escape))
+    third = _construct(model, "III", "Prop. 3", at, _exchange_among_known(model))
     return Audit(
         samples.y_true,
         samples.y_pred,
         samples.score,
-        unknown_label,
+        samples.unknown_label,
         samples.n_known,
         samples.n_unknown,
         (*first, second, third),
+        model,
     )
 
 
@@ -272,9 +274,9 @@ class _Change(NamedTuple):
     remark: str = ""
 
 
-def _construct(coded: Coded, name: str, proposition: str, threshold: float, change: _Change) -> Construction:
-    new = _apply(coded, change)
-    before, after = _values(coded, threshold), _values(new, threshold)
+def _construct(model: RankedModel, name: str, proposition: str, threshold: float, change: _Change) -> Construction:
+    new = _apply(model.coded, change)
+    before, after = _values(model, threshold), _values(new, threshold)
     return Construction(
         name=name,
         proposition=proposition,
@@ -287,23 +289,20 @@ def _construct(coded: Coded, name: str, proposition: str, threshold: float, chan
         before=before,
         after=after,
         reaction=_reaction(before["openauc"], after["openauc"], change),
+        curve=ranking.oscr_of(new.ranking.table),
     )
 
 
-def _apply(coded: Coded, change: _Change) -> Coded:
-    names = np.append(coded.classes, coded.samples.unknown_label)  # position -1 is the last
-    return _replace(coded, names[change.pred], change.score)
+def _apply(coded: Coded, change: _Change) -> RankedModel:
+    """The model with other predictions; classes stay even if no prediction names one any more."""
+    samples = coded.samples
+    names = np.append(coded.classes, samples.unknown_label)  # position -1 is the last
+    new = read_samples(samples.y_true, names[change.pred], change.score, unknown_label=samples.unknown_label)
+    return RankedModel(new, coded.classes.tolist())
 
 
-def _replace(coded: Coded, y_pred: NDArray[Any], open_score: NDArray[Any]) -> Coded:
-    """Other predictions for the same samples; classes stay even if no prediction names one any more."""
-    unknown_label = coded.samples.unknown_label
-    new = read_samples(coded.samples.y_true, y_pred, open_score, unknown_label=unknown_label)
-    return decision.encode(new, coded.classes.tolist())
-
-
-def _values(coded: Coded, threshold: float) -> dict[str, float]:
-    counts, table = decision.counts_at(coded, threshold), rank(coded.samples).table
+def _values(model: RankedModel, threshold: float) -> dict[str, float]:
+    counts, table = counts_at(model.coded, threshold), model.ranking.table
     at_threshold = {name: float(formula(counts)) for name, formula in _AT_THRESHOLD.items()}
     return at_threshold | {name: float(formula(table)) for name, formula in _OVER_RANKS.items()}
 
@@ -316,9 +315,6 @@ def _reaction(before: float, after: float, change: _Change) -> str:
     return f"OpenAUC {verb}, from {before:.6g} to {after:.6g}. {change.remark}"
 
 
-# --- constructions --------------------------------------------------------------------------------------
-
-
 class _Decided(NamedTuple):
     """Positions of the samples a construction can use at a threshold, by rising score."""
 
@@ -328,8 +324,8 @@ class _Decided(NamedTuple):
     n_accepted_unknown: int
 
 
-def _decide(coded: Coded, threshold: float) -> _Decided:
-    by_score = np.argsort(coded.samples.score, kind="stable")
+def _decide(model: RankedModel, threshold: float) -> _Decided:
+    coded, by_score = model.coded, model.ranking.order
     kind = coded.samples.kind[by_score]
     accepted = ((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))[by_score]
     unknown = kind == UNKNOWN_KIND
@@ -348,13 +344,13 @@ def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) ->
     return bool(np.any((inside > 0) & (low < high)))
 
 
-def _exchange_with_wrong(coded: Coded, threshold: float) -> _Change:
+def _exchange_with_wrong(model: RankedModel, threshold: float) -> _Change:
     """Construction I: rejected unknown x1 and accepted misclassified known x2 trade decisions and scores.
 
     Every known class keeps its TP, FP and FN: x2 was missed before and is missed now, and the false positive
     of class h(x2) is x1 instead. The highest x1 and the lowest x2 come first, to break the most pairs.
     """
-    decided = _decide(coded, threshold)
+    coded, decided = model.coded, _decide(model, threshold)
     n_rejected, n_wrong = len(decided.rejected_unknown), len(decided.accepted_wrong)
     n = min(n_rejected, n_wrong)
     x1, x2 = decided.rejected_unknown[::-1][:n], decided.accepted_wrong[:n]
@@ -386,23 +382,24 @@ def _exchange_with_wrong(coded: Coded, threshold: float) -> _Change:
     return _Change(pred, score, n, n == n_rejected, conditions, remark)
 
 
-def _complete_threshold(ranked: Ranking, coded: Coded) -> float | None:
+def _complete_threshold(model: RankedModel) -> float | None:
     """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
-    named = coded.pred[ranked.order] >= 0
-    rejected_unknown = coded.samples.n_unknown - ranked.at_thresholds(named & (ranked.kind == UNKNOWN_KIND))
+    ranked = model.ranking
+    named = model.coded.pred[ranked.order] >= 0
+    rejected_unknown = model.samples.n_unknown - ranked.at_thresholds(named & (ranked.kind == UNKNOWN_KIND))
     accepted_wrong = ranked.at_thresholds(named & (ranked.kind == WRONG))
     possible = np.flatnonzero((rejected_unknown > 0) & (accepted_wrong >= rejected_unknown))
     return float(ranked.threshold[possible[0]]) if len(possible) else None
 
 
-def _accept_in_pairs(coded: Coded, threshold: float) -> _Change:
+def _accept_in_pairs(model: RankedModel, threshold: float) -> _Change:
     """Construction II: rejected unknown x1 is accepted as class y2 while known x2 of class y2 is set right.
 
     While x2 is a rejected known sample, TP_unknown and FP_unknown fall by one each: AKS stays and
     AUS = TP / (TP + FP) rises. These run out first, as FP < TP; then AUS = 1, and accepted misclassified x2
     take over: AKS rises. One unknown sample is left rejected, since AUS would be 0 / 0 without any.
     """
-    decided = _decide(coded, threshold)
+    coded, decided = model.coded, _decide(model, threshold)
     true_positive, false_positive = len(decided.rejected_unknown), len(decided.rejected_known)
     n_wrong = len(decided.accepted_wrong)
     missed = false_positive + n_wrong  # sum_i FN_i
@@ -438,13 +435,14 @@ def _accept_in_pairs(coded: Coded, threshold: float) -> _Change:
     return _Change(pred, score, n, pure and n == true_positive - 1, conditions, remark)
 
 
-def _escape_threshold(ranked: Ranking, coded: Coded, sweep: ThresholdSweep, *, otherwise: float) -> float:
+def _escape_threshold(model: RankedModel, sweep: ThresholdSweep, *, otherwise: float) -> float:
     """Threshold of the best normalized accuracy among those that meet the conditions of construction II."""
-    named = coded.pred[ranked.order] >= 0
+    ranked, samples = model.ranking, model.samples
+    named = model.coded.pred[ranked.order] >= 0
     unknown = ranked.kind == UNKNOWN_KIND
-    true_positive = coded.samples.n_unknown - ranked.at_thresholds(named & unknown)
-    false_positive = coded.samples.n_known - ranked.at_thresholds(named & ~unknown)
-    missed = coded.samples.n_known - ranked.table.correct
+    true_positive = samples.n_unknown - ranked.at_thresholds(named & unknown)
+    false_positive = samples.n_known - ranked.at_thresholds(named & ~unknown)
+    missed = samples.n_known - ranked.table.correct
     met = (missed >= true_positive) & (true_positive > false_positive) & (true_positive >= 2)
     if not met.any():
         return otherwise
@@ -452,20 +450,20 @@ def _escape_threshold(ranked: Ranking, coded: Coded, sweep: ThresholdSweep, *, o
     return float(ranked.threshold[np.argmax(nacc)])
 
 
-def _exchange_among_known(coded: Coded) -> _Change:
+def _exchange_among_known(model: RankedModel) -> _Change:
     """Construction III: misclassified known samples take the lowest known scores, correct ones the highest.
 
     A permutation of the known scores, so Acc, AUC and whatever combines them stay.
     """
-    score, kind = coded.samples.score.copy(), coded.samples.kind
-    by_score = np.argsort(score, kind="stable")
-    known = by_score[kind[by_score] != UNKNOWN_KIND]
-    low, high = np.split(known, [coded.samples.n_known - coded.samples.n_correct])
+    samples = model.samples
+    score, kind = samples.score.copy(), samples.kind
+    known = model.ranking.order[model.ranking.kind != UNKNOWN_KIND]
+    low, high = np.split(known, [samples.n_known - samples.n_correct])
     x1, x2 = low[kind[low] == CORRECT], high[kind[high] == WRONG]  # as many of one as of the other
     apart = score[x1] < score[x2]
     x1, x2 = x1[apart], x2[apart]
     between = _any_between(score[x1], score[x2], score[kind == UNKNOWN_KIND])
-    table = rank(coded.samples).table
+    table = model.ranking.table
     acc, auc = float(ranking.accuracy_of(table)), float(ranking.auroc_of(table))
     conditions = (
         Condition(f"the paper's Acc != 1 and AUC != 1 ({acc:.6g}, {auc:.6g})", acc != 1 and auc != 1),
@@ -474,7 +472,7 @@ def _exchange_among_known(coded: Coded) -> _Change:
     )
     remark = f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
     score[x1], score[x2] = score[x2], score[x1]
-    return _Change(coded.pred, score, len(x1), True, conditions, remark)
+    return _Change(model.coded.pred, score, len(x1), True, conditions, remark)
 
 
 def _break_classifier(coded: Coded) -> _Change:
@@ -483,33 +481,26 @@ def _break_classifier(coded: Coded) -> _Change:
     return _Change(np.where(coded.samples.kind == CORRECT, following, coded.pred), coded.samples.score)
 
 
-# --- Table 1 --------------------------------------------------------------------------------------------
-
-
 class _Measured(NamedTuple):
-    values: dict[str, float]
+    values: Mapping[str, float]
     oscr_curve: Curve
 
     def row(self, name: str) -> float | Curve:
         return self.oscr_curve if name == "oscr_curve" else self.values[name]
 
 
-def _measure(coded: Coded, threshold: float) -> _Measured:
-    return _Measured(_values(coded, threshold), ranking.oscr_of(rank(coded.samples).table))
-
-
 def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
-    triple = (result.y_true, result.y_pred, result.open_score)
-    coded = decision.encode(read_samples(*triple, unknown_label=result.unknown_label))
+    coded = result.model.coded
     exchanges = [c for c in result.constructions if c.proposition == "Prop. 1"]
     accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), result.constructions[-1]
     at = permuting.threshold
 
-    original, broken = _measure(coded, at), _measure(_apply(coded, _break_classifier(coded)), at)
-    rejecting = _measure(coded, accepting.threshold)
-    accepted = _measure(_replace(coded, accepting.y_pred, accepting.open_score), accepting.threshold)
-    permuted = _measure(_replace(coded, permuting.y_pred, permuting.open_score), at)
-    over_thresholds = decision.sweep_of(rank(coded.samples), coded).values
+    broken_model = _apply(coded, _break_classifier(coded))
+    broken = _Measured(_values(broken_model, at), ranking.oscr_of(broken_model.ranking.table))
+    curve = ranking.oscr_of(result.model.ranking.table)
+    original, permuted = _Measured(permuting.before, curve), _Measured(permuting.after, permuting.curve)
+    rejecting, accepted = _Measured(accepting.before, curve), _Measured(accepting.after, accepting.curve)
+    over_thresholds = decision.sweep_of(result.model).values
     crossing = np.any((result.open_score <= at) != (permuting.open_score <= at))
     same_decisions = "" if crossing else "no exchanged sample crosses the threshold"
 
@@ -559,7 +550,9 @@ def _falls(name: str, old: _Measured, new: _Measured, obstacle: str) -> Verdict:
 
 def _farthest_apart(one: Curve, other: Curve) -> tuple[float, float]:
     """Heights of two curves where they differ most; midpoints see below the top of a vertical step."""
-    ends = np.union1d(one.x, other.x)
+    ends = np.concatenate([one.x, other.x])
+    ends.sort(kind="stable")  # quick where two sorted parts are to be merged
+    ends = ends[np.append(True, ends[1:] > ends[:-1])]
     x = np.concatenate([ends, 0.5 * (ends[1:] + ends[:-1])])
     heights, other_heights = one.at(x), other.at(x)
     column = np.argmax(np.abs(heights - other_heights))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,36 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, rank, read_samples
-from openauc.metrics.curve import Curve, Floats
-from openauc.metrics.decision import (
-    Coded,
-    against_unknown_tpr,
-    best_of,
-    counts_at,
-    counts_over_thresholds,
-    encode,
-)
+from openauc.intervals import REPLICATES, Bootstrap, Interval, Rng, measure, seed_of
+from openauc.metrics._kernel import read_samples
+from openauc.metrics.counts import RankedModel
+from openauc.metrics.curve import Curve
+from openauc.metrics.decision import against_unknown_tpr
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
-from openauc.metrics.table import METRICS, Metric
-from openauc.uncertainty import (
-    Interval,
-    Rng,
-    bootstrap,
-    bootstrap_function,
-    decision_block,
-    percentile_interval,
-    rates_interval,
-    seed_of,
-    table_block,
-    u_statistic_interval,
-    wilson_interval,
-)
+from openauc.metrics.table import METRICS, DecisionMetric, Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-REPLICATES = 2000
 
 
 @dataclass(frozen=True)
@@ -166,6 +145,7 @@ def evaluate(
     rng: Rng = 0,
     n_replicates: int = REPLICATES,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> Evaluation:
     """All metrics of one model, from one sort.
 
@@ -180,6 +160,9 @@ def evaluate(
         Of the intervals; None for values only.
     rng, n_replicates
         Seed (or generator) and size of the bootstrap.
+    sample_weight
+        (N,) how often each sample counts. Intervals then are those of the effective number of samples on each side,
+        (sum w)^2 / sum w^2, not of the sum of the weights.
 
     Examples
     --------
@@ -187,117 +170,43 @@ def evaluate(
     >>> e.openauc, e.n_known, e.thresholds["fpr_at_95tpr"]
     (0.5, 3, 0.2)
     """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    ranking, coded = rank(samples), encode(samples)
-    warn_if_reversed(float(auroc_of(ranking.table)))
-    values, thresholds, curves = _values(ranking, coded, metrics)
-    intervals: dict[str, Interval] = {}
-    methods: dict[str, str] = {}
+    samples = read_samples(
+        y_true,
+        y_pred,
+        open_score,
+        unknown_label=unknown_label,
+        need_unknown=any(metric.needs_unknown for metric in metrics.values()),
+        sample_weight=sample_weight,
+    )
+    model = RankedModel(samples)
+    if samples.n_unknown:
+        warn_if_reversed(float(auroc_of(model.ranking.table)))
+    return evaluate_model(model, metrics, level, seed_of(rng), n_replicates)
+
+
+def evaluate_model(
+    model: RankedModel, metrics: Mapping[str, Metric], level: float | None, seed: int, n_replicates: int
+) -> Evaluation:
+    """All metrics of a model that is ranked already."""
+    samples, table = model.samples, model.ranking.table
+    found = {name: measure(metric, model) for name, metric in metrics.items()}
+    curves = {"oscr": oscr_of(table), "roc": roc_of(table)} if samples.n_unknown else {}
+    for name, metric in metrics.items():
+        if isinstance(metric, DecisionMetric):
+            over_thresholds = model.over_thresholds(metric.of_counts)
+            curves[name] = against_unknown_tpr(over_thresholds, model.counts, table.threshold, name)
+    intervals: dict[str, tuple[Interval, str]] = {}
     if level is not None:
-        if n_replicates < 2:
-            raise ValueError(f"n_replicates is {n_replicates}; a bootstrap needs at least 2, by default {REPLICATES}.")
-        intervals, methods = _intervals(ranking, coded, metrics, values, thresholds, level, n_replicates, seed_of(rng))
+        bootstrap = Bootstrap(model, level, n_replicates, seed)
+        intervals = {name: bootstrap.interval(metric, found[name]) for name, metric in metrics.items()}
     return Evaluation(
         n_known=samples.n_known,
         n_unknown=samples.n_unknown,
-        values=values,
-        intervals=intervals,
-        thresholds=thresholds,
+        values={name: value for name, (value, _) in found.items()},
+        intervals={name: interval for name, (interval, _) in intervals.items()},
+        thresholds={name: at for name, (_, at) in found.items() if not math.isnan(at)},
         better={name: metric.better for name, metric in metrics.items()},
-        methods=methods,
+        methods={name: method for name, (_, method) in intervals.items()},
         level=level,
         curves=curves,
     )
-
-
-def _values(
-    ranking: Ranking, coded: Coded, metrics: Mapping[str, Metric]
-) -> tuple[dict[str, float], dict[str, float], dict[str, Curve]]:
-    table, counts = ranking.table, counts_over_thresholds(ranking, coded)
-    values: dict[str, float] = {}
-    thresholds: dict[str, float] = {}
-    curves = {"oscr": oscr_of(table), "roc": roc_of(table)}
-    for name, metric in metrics.items():
-        if metric.decision is not None:
-            over_thresholds = metric.decision(counts)
-            values[name], thresholds[name] = best_of(over_thresholds, table.threshold)
-            curves[name] = against_unknown_tpr(over_thresholds, counts, table.threshold, name)
-        elif metric.of_table is not None:
-            values[name] = float(metric.of_table(table))
-        else:
-            values[name] = float(metric.function(*ranking.samples.triple()))
-        if metric.column is not None:
-            thresholds[name] = float(table.threshold[metric.column(table)])
-    return values, thresholds, curves
-
-
-def _intervals(
-    ranking: Ranking,
-    coded: Coded,
-    metrics: Mapping[str, Metric],
-    values: Mapping[str, float],
-    thresholds: Mapping[str, float],
-    level: float,
-    n_replicates: int,
-    seed: int,
-) -> tuple[dict[str, Interval], dict[str, str]]:
-    samples, table = ranking.samples, ranking.table
-    intervals: dict[str, Interval] = {}
-    methods: dict[str, str] = {}
-    of_table: dict[str, Callable[[RankTable], Floats]] = {}
-    of_decision, of_function = {}, {}
-    for name, metric in metrics.items():
-        if metric.rate:
-            intervals[name] = wilson_interval(round(values[name] * samples.n_known), samples.n_known, level)
-            methods[name] = "Wilson"
-        elif metric.placements is not None:
-            intervals[name] = u_statistic_interval(
-                values[name], metric.placements(ranking), level, largest=metric.largest
-            )
-            methods[name] = "DeLong, logit"
-        elif metric.rates is not None:
-            intervals[name] = rates_interval(metric.rates(counts_at(coded, thresholds[name])), level)
-            methods[name] = "Wilson, threshold held"
-        elif metric.decision is not None:
-            of_decision[name] = metric.decision
-        elif metric.at_column is not None and metric.column is not None and metric.of_table is not None:
-            of_table[name] = partial(_at, metric.at_column, int(metric.column(table)))
-            of_table[name + _BEST] = metric.of_table
-        elif metric.of_table is not None:
-            of_table[name] = metric.of_table
-        else:
-            of_function[name] = metric.function
-    blocks = {
-        tuple(of_table): table_block(ranking, of_table),
-        tuple(of_decision): decision_block(ranking, coded, of_decision, thresholds),
-    }
-    replicates = bootstrap(ranking.kind == UNKNOWN_KIND, blocks, n_replicates, seed)
-    for name, function in of_function.items():
-        replicates[name] = bootstrap_function(samples, function, n_replicates, seed)
-    n_pairs = min(samples.n_known, samples.n_unknown)
-    for name in [*of_table, *of_decision, *of_function]:
-        if name not in metrics:
-            continue
-        low, high = percentile_interval(replicates[name], level)
-        methods[name] = "bootstrap"
-        if name + _BEST in replicates:
-            # What choosing the threshold again adds to a replicate, choosing it added to the value.
-            optimism = max(0.0, float(replicates[name + _BEST].mean()) - values[name])
-            low, high = low - optimism, high - optimism
-        if name in thresholds and (metrics[name].decision or metrics[name].at_column):
-            methods[name] = "bootstrap, threshold held"
-            low = max(low, 0.0)  # no best value is below that of rejecting everything
-        if low == high and name not in of_function:
-            # Every replicate agrees, as for a perfect model; so would that many independent trials without a miss.
-            low, high = wilson_interval(values[name] * n_pairs, n_pairs, level)
-            methods[name] = "Wilson, smaller side"
-        intervals[name] = Interval(min(low, values[name]), max(high, values[name]))
-    in_order = [name for name in metrics if name in intervals]
-    return {name: intervals[name] for name in in_order}, {name: methods[name] for name in in_order}
-
-
-_BEST = ", threshold chosen again"
-
-
-def _at(formula: Callable[[RankTable, int], Floats], column: int, table: RankTable) -> Floats:
-    return formula(table, column)

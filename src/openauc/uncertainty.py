@@ -1,215 +1,40 @@
-"""Intervals for one model, paired comparison of several.
-
-* pairwise metrics (OpenAUC, partial OpenAUC, AUROC): the two-sample U-statistic variance of DeLong, on the logit
-  scale, so that the interval stays inside (0, 1);
-* rates of known samples: Wilson's interval;
-* everything else: the percentile bootstrap, known and unknown samples resampled apart. Samples are sorted once; a
-  replicate only re-weights them.
-"""
+"""Paired comparison of models on the same samples."""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import (
-    CORRECT,
-    UNKNOWN_KIND,
-    Ranking,
-    Resampling,
-    Samples,
-    Scratch,
-    rank,
-    read_samples,
-    tally,
-    weighted_table,
+from openauc.intervals import (
+    REPLICATES,
+    Bootstrap,
+    bootstrap_function,
+    call,
+    normal_quantile,
+    percentile_interval,
+    seed_of,
 )
+from openauc.intervals import Interval as Interval
+from openauc.intervals import Rng as Rng
+from openauc.metrics._kernel import Ranking, Samples, read_samples
+from openauc.metrics.counts import RankedModel
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import Coded, DecisionCounts, WeightedRate, counts_by_class, ratio
-from openauc.metrics.ranking import Placements
-from openauc.metrics.table import METRICS, Metric
+from openauc.metrics.decision import best_of
+from openauc.metrics.influence import of_decision
+from openauc.metrics.resampling import generator
+from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 
-Rng = np.random.Generator | int
 Triple = tuple[Any, Any, Any]
-
-
-class Interval(NamedTuple):
-    """A confidence interval.
-
-    >>> low, high = Interval(0.7, 0.8)
-    """
-
-    low: float
-    high: float
-
-
-def seed_of(rng: Rng) -> int:
-    """A seed from a generator (which advances) or an integer."""
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**63))
-    return int(np.random.default_rng(rng).integers(2**63))
-
-
-def normal_quantile(level: float) -> float:
-    """Half-width of a two-sided interval at ``level``, in standard errors."""
-    return NormalDist().inv_cdf(0.5 + 0.5 * check.check_fraction("level", level, one=False))
-
-
-def wilson_interval(successes: float, n: int, level: float = 0.95) -> Interval:
-    """Wilson's score interval of a proportion.
-
-    >>> tuple(round(bound, 4) for bound in wilson_interval(8, 10))
-    (0.4902, 0.9433)
-    """
-    z = normal_quantile(level)
-    if n == 0:
-        return Interval(0.0, 1.0)
-    share = successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # Rounding must not push the bound of an extreme share past the share itself.
-    return Interval(float(max(0.0, min(centre - half, share))), float(min(1.0, max(centre + half, share))))
-
-
-def rates_interval(rates: Sequence[WeightedRate], level: float = 0.95) -> Interval:
-    """Interval of a weighted sum of independent rates from their Wilson intervals (Newcombe's square-and-add)."""
-    value, below, above = 0.0, 0.0, 0.0
-    for weight, successes, trials in rates:
-        share = float(ratio(successes, trials))
-        low, high = wilson_interval(float(np.asarray(successes)), int(np.asarray(trials)), level)
-        value += weight * share
-        below += (weight * (share - low)) ** 2
-        above += (weight * (high - share)) ** 2
-    return Interval(value - float(np.sqrt(below)), value + float(np.sqrt(above)))
-
-
-def placement_variance(placements: Placements) -> float:
-    """Variance of a two-sample U-statistic; NaN with fewer than two samples on a side."""
-    sides = (placements.known, placements.unknown)
-    if min(map(len, sides)) < 2:
-        return float("nan")
-    return float(sum(side.var(ddof=1) / len(side) for side in sides))
-
-
-def u_statistic_interval(
-    value: float, placements: Placements, level: float = 0.95, *, largest: float = 1.0
-) -> Interval:
-    """Logit interval from the placements of a metric between 0 and ``largest``.
-
-    Where the variance says nothing (a perfect or a constant score, one sample on a side), N pairs of distinct samples
-    carry at least the information of N = min(N_k, N_u) independent trials: Wilson's interval of that many.
-    """
-    variance = placement_variance(placements) / largest**2
-    share = value / largest
-    if not variance > 0.0 or not 0.0 < share < 1.0:
-        n = min(len(placements.known), len(placements.unknown))
-        low, high = wilson_interval(share * n, n, level)
-    else:
-        half = normal_quantile(level) * np.sqrt(variance) / (share * (1.0 - share))
-        logit = np.log(share) - np.log1p(-share)
-        low, high = 1.0 / (1.0 + np.exp(-(logit + np.array([-half, half]))))
-    return Interval(float(largest * low), float(largest * high))
-
-
-def percentile_interval(replicates: Floats, level: float = 0.95) -> Interval:
-    """Central share ``level`` of bootstrap replicates."""
-    tail = 0.5 * (1.0 - check.check_fraction("level", level, one=False))
-    low, high = np.quantile(replicates, [tail, 1.0 - tail])
-    return Interval(float(low), float(high))
-
-
-# --- bootstrap of many metrics on one sort --------------------------------------------------------------
-
-Block = Callable[[NDArray[np.uint8], Scratch], Floats]
-"""From the weights of some replicates, (R, N), to the value of each metric in each of them, (R, M)."""
-
-
-def bootstrap(
-    is_unknown: NDArray[np.bool_], blocks: Mapping[tuple[str, ...], Block], n: int, seed: int
-) -> dict[str, Floats]:
-    """``n`` replicates of the metrics that each block computes, all on the same resamples."""
-    blocks = {names: block for names, block in blocks.items() if names}
-    if not blocks:
-        return {}
-
-    def all_blocks(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
-        return np.concatenate([block(weights, scratch) for block in blocks.values()], axis=1)
-
-    replicates = Resampling(is_unknown.astype(np.uint8), n, seed).map(all_blocks)
-    names = [name for group in blocks for name in group]
-    return {name: replicates[:, i] for i, name in enumerate(names)}
-
-
-def table_block(ranking: Ranking, formulas: Mapping[str, Callable[..., Floats]]) -> Block:
-    """Metrics that are formulas on the rank table."""
-
-    def block(weights: NDArray[np.uint8], scratch: Scratch) -> Floats:
-        table = weighted_table(ranking, weights, scratch)
-        return np.stack([formula(table) for formula in formulas.values()], axis=1)
-
-    return block
-
-
-def decision_block(
-    ranking: Ranking,
-    coded: Coded,
-    formulas: Mapping[str, Callable[[DecisionCounts], Floats]],
-    thresholds: Mapping[str, float],
-) -> Block:
-    """Decision metrics, each at its own threshold, held fixed.
-
-    Holding it is right to first order also where the threshold maximises the metric: at a maximum the value does not
-    change with the threshold (envelope theorem).
-    """
-    steps = np.unique([thresholds[name] for name in formulas])
-    n_steps, n_classes = len(steps), len(coded.classes)
-    score, pred, true = (a[ranking.order] for a in (coded.samples.score, coded.pred, coded.true))
-    step = np.searchsorted(steps, score, side="left")  # the first threshold that accepts the sample
-    accepted = (step < n_steps) & (pred >= 0)
-    # One cell for each first accepting step, predicted class and kind of sample.
-    cell = np.where(accepted, (step * n_classes + pred) * 3 + ranking.kind, -1).astype(np.int32)
-    at = {name: int(np.searchsorted(steps, thresholds[name])) for name in formulas}
-
-    def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
-        by_kind = tally(weights, cell, n_steps * n_classes * 3).reshape(-1, n_steps, n_classes, 3).cumsum(axis=1)
-        class_size = tally(weights, true, n_classes)[:, None, :]
-        counts = counts_by_class(
-            by_kind[..., CORRECT],
-            by_kind.sum(axis=-1),
-            class_size,
-            by_kind[..., UNKNOWN_KIND].sum(axis=-1),
-            coded.samples.n_unknown,
-            counted=(class_size > 0) | (coded.class_size == 0),  # a class not drawn says nothing of that class
-        )
-        return np.stack([formula(counts)[:, at[name]] for name, formula in formulas.items()], axis=1)
-
-    return block
-
-
-def bootstrap_function(
-    samples: Samples, function: Callable[[Any, Any, Any], float], n_replicates: int, seed: int
-) -> Floats:
-    """Replicates of any function of the triple: resample and call, at the price of a call each."""
-    index = np.arange(len(samples.kind))
-    triple = samples.triple()
-
-    def block(weights: NDArray[np.uint8], _: Scratch) -> Floats:
-        return np.array([function(*(a[np.repeat(index, row)] for a in triple)) for row in weights], dtype=float)
-
-    is_unknown = (samples.kind == UNKNOWN_KIND).astype(np.uint8)
-    return Resampling(is_unknown, n_replicates, seed).map(block)
-
-
-# --- comparing models on the same samples ---------------------------------------------------------------
+_CORRELATED = 1 << 16  # samples are enough for a correlation
+_TESTED_AT = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,16 +85,19 @@ def compare(
     baseline: str | None = None,
     level: float = 0.95,
     rng: Rng = 0,
-    n_replicates: int = 2000,
+    n_replicates: int = REPLICATES,
     unknown_label: Label = UNKNOWN,
 ) -> Comparison:
     """Paired differences of two or more models on the same samples, with interval and p-value.
 
-    Pairwise metrics and accuracy use the covariance of their placements (DeLong) and a two-sided z-test. Any other
-    metric uses the paired bootstrap for the interval and, for the p-value, a paired permutation test: under the
-    hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them. Ranks
-    rather than scores are swapped, since two models need not share a scale; so such a metric must depend on the order
-    of the scores only, as all shipped ones do.
+    The variance of a difference follows from those of its two terms and the correlation of what each sample does to
+    them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples show the
+    variance, each bound moves out as far as ``evaluate`` moves those of the two models, added in squares. The p-value
+    is one minus the level at which the interval would reach 0, its sides growing like normal quantiles.
+
+    A metric that is a plain function has no influence: it gets the paired bootstrap and a paired permutation test.
+    Under the hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them;
+    ranks rather than scores, since two models need not share a scale, so it must depend on the order of scores only.
 
     Parameters
     ----------
@@ -299,26 +127,46 @@ def compare(
         else {name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics}
     )
     normal_quantile(level)
-    samples = [read_samples(*model, unknown_label=unknown_label) for model in models]
-    _require_same_samples(samples, labels)
-    rankings = [rank(s) for s in samples]
+    need_unknown = any(metric.needs_unknown for metric in chosen.values())
+    samples = [read_samples(*model, unknown_label=unknown_label, need_unknown=need_unknown) for model in models]
+    require_same_samples(samples, labels)
+    return compare_models(
+        [RankedModel(s) for s in samples], labels, chosen, baseline, level, seed_of(rng), n_replicates
+    )
+
+
+def compare_models(
+    models: Sequence[RankedModel],
+    names: tuple[str, ...],
+    metrics: Mapping[str, Metric],
+    baseline: str | None,
+    level: float,
+    seed: int,
+    n_replicates: int,
+) -> Comparison:
+    """Paired differences of models that are ranked already."""
     if baseline is None:
         pairs = list(combinations(range(len(models)), 2))
     else:
-        base = labels.index(check.check_choice("baseline", baseline, labels))
+        base = names.index(check.check_choice("baseline", baseline, names))
         pairs = [(i, base) for i in range(len(models)) if i != base]
-    seed = seed_of(rng)
+    bootstraps = [Bootstrap(model, level, n_replicates, seed) for model in models]
+    subsets = _subsets(models, seed)
     rows: list[Difference] = []
-    for name, metric in chosen.items():
-        test = _Paired(metric, rankings, level, n_replicates, seed)
+    for name, metric in metrics.items():
+        test: _Functions | _Influences = (
+            _Influences(metric, bootstraps, subsets, level)
+            if isinstance(metric, (TableMetric, DecisionMetric))
+            else _Functions(metric, models, level, n_replicates, seed)
+        )
         results = [test.pair(i, j) for i, j in pairs]
         corrected = holm([p for *_, p in results])
         for (i, j), (difference, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
             rows.append(
                 Difference(
                     metric=name,
-                    a=labels[i],
-                    b=labels[j],
+                    a=names[i],
+                    b=names[j],
                     value_a=test.values[i],
                     value_b=test.values[j],
                     difference=difference,
@@ -328,14 +176,16 @@ def compare(
                     method=test.method,
                 )
             )
-    return Comparison(labels, level, samples[0].n_known, samples[0].n_unknown, tuple(rows))
+    first = models[0].samples
+    return Comparison(names, level, first.n_known, first.n_unknown, tuple(rows))
 
 
 def _letters(n: int) -> tuple[str, ...]:
     return tuple(string.ascii_uppercase[i] if n <= 26 else f"model {i + 1}" for i in range(n))
 
 
-def _require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> None:
+def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> None:
+    """Raise unless all models were tested on the same samples in the same order."""
     first = samples[0].y_true
     for name, other in zip(names[1:], samples[1:], strict=True):
         if len(other.y_true) != len(first):
@@ -343,7 +193,8 @@ def _require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> N
                 f"{names[0]} has {len(first)} samples but {name} has {len(other.y_true)}; a paired comparison needs "
                 "the same test samples in the same order."
             )
-        differs = np.flatnonzero(other.y_true.astype(str) != first.astype(str))
+        alike = other.y_true.dtype.kind == first.dtype.kind
+        differs = np.flatnonzero(other.y_true != first if alike else other.y_true.astype(str) != first.astype(str))
         if len(differs):
             row = int(differs[0])
             raise ValueError(
@@ -353,69 +204,105 @@ def _require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> N
             )
 
 
-class _Paired:
-    """Paired tests of one metric among ranked models."""
+def _subsets(models: Sequence[RankedModel], seed: int) -> list[RankedModel]:
+    """The models on so many of their samples, the same for all, that a correlation is sure."""
+    n = len(models[0].samples.kind)
+    if n <= _CORRELATED:
+        return list(models)
+    chosen = np.sort(generator(seed).choice(n, _CORRELATED, replace=False))
+    return [RankedModel(model.samples.take(chosen)) for model in models]
 
-    def __init__(self, metric: Metric, rankings: Sequence[Ranking], level: float, n_replicates: int, seed: int) -> None:
-        self._metric, self._rankings, self._level = metric, rankings, level
-        self._n_replicates, self._seed = n_replicates, seed
-        self.values = [self._value(ranking) for ranking in rankings]
-        self._placements = [metric.placements(r) for r in rankings] if metric.placements else None
-        self.method = "DeLong" if self._placements else "bootstrap, permutation"
 
-    def _value(self, ranking: Ranking) -> float:
-        if self._metric.of_table is not None:
-            return float(self._metric.of_table(ranking.table))
-        return float(self._metric.function(*ranking.samples.triple()))
+class _Influences:
+    """Paired tests of a metric of which the influence of each sample is known."""
+
+    def __init__(
+        self,
+        metric: TableMetric | DecisionMetric,
+        bootstraps: Sequence[Bootstrap],
+        subsets: Sequence[RankedModel],
+        level: float,
+    ) -> None:
+        self.method = "DeLong" if isinstance(metric, (PairMetric, RateMetric)) else "bootstrap"
+        self._level = level
+        self._spreads = [bootstrap.spread(metric) for bootstrap in bootstraps]
+        self.values = [spread.value for spread in self._spreads]
+        self._influences = [
+            _scaled(_influence(metric, subset), spread.variance)
+            for subset, spread in zip(subsets, self._spreads, strict=True)
+        ]
+        self._n = sum(map(len, self._influences[0]))
 
     def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
         """Difference, interval and p-value of models i and j."""
         difference = self.values[i] - self.values[j]
-        if self._placements is None:
-            return difference, self._bootstrap(i, j), self._permutation(i, j, difference)
-        a, b = self._placements[i], self._placements[j]
-        apart = Placements(a.known - b.known, a.unknown - b.unknown)
-        if not apart.known.any() and not apart.unknown.any():  # they agree on every sample
+        apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
+        if difference == 0.0 and not any(side.any() for side in apart):  # they agree on every sample
             return difference, Interval(difference, difference), 1.0
-        variance = placement_variance(apart)
-        if variance > 0.0:
-            half = normal_quantile(self._level) * float(np.sqrt(variance))
-            p = 2.0 * NormalDist().cdf(-abs(difference) / float(np.sqrt(variance)))
-            return difference, Interval(difference - half, difference + half), p
-        # One sample on a side, or a constant gap: the variance says nothing.
-        return difference, self._square_and_add(i, j), self._permutation(i, j, difference)
+        variance = _variance_of_sum(apart)
+        below, above = self._sides(i, j, variance, self._level)
+        toward_zero = self._sides(i, j, variance, _TESTED_AT)[0 if difference > 0.0 else 1]
+        z = normal_quantile(_TESTED_AT) * abs(difference) / toward_zero
+        # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
+        p = max(2.0 * NormalDist().cdf(-z), 2.0 ** (1 - self._n))
+        return difference, Interval(difference - below, difference + above), p
 
-    def _square_and_add(self, i: int, j: int) -> Interval:
-        """Interval of a difference from those of its two terms (Newcombe), as if they were independent."""
-        assert self._placements is not None
-        (low_a, high_a), (low_b, high_b) = (
-            u_statistic_interval(self.values[m], self._placements[m], self._level, largest=self._metric.largest)
-            for m in (i, j)
-        )
-        value_a, value_b = self.values[i], self.values[j]
-        below, above = np.hypot(value_a - low_a, high_b - value_b), np.hypot(high_a - value_a, value_b - low_b)
-        return Interval(float(value_a - value_b - below), float(value_a - value_b + above))
+    def _sides(self, i: int, j: int, variance: float, level: float) -> tuple[float, float]:
+        half = normal_quantile(level) * np.sqrt(variance)
+        (low_i, high_i), (low_j, high_j) = (self._spreads[m].beyond(level) for m in (i, j))
+        return float(np.sqrt(half**2 + low_i**2 + high_j**2)), float(np.sqrt(half**2 + high_i**2 + low_j**2))
 
-    def _bootstrap(self, i: int, j: int) -> Interval:
-        a, b = (
-            bootstrap_function(self._rankings[m].samples, self._metric.function, self._n_replicates, self._seed)
-            for m in (i, j)
-        )
-        return percentile_interval(a - b, self._level)
+
+def _influence(metric: TableMetric | DecisionMetric, model: RankedModel) -> tuple[Floats, Floats]:
+    if isinstance(metric, TableMetric):
+        return metric.influence(model.ranking.table).of_samples(model.ranking)
+    threshold = best_of(model.over_thresholds(metric.of_counts), model.ranking.threshold).threshold
+    return of_decision(model.coded, threshold, metric.of_counts)
+
+
+def _variance_of_sum(sides: Sequence[Floats]) -> float:
+    """Variance of the sum of two means."""
+    return float(sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1))
+
+
+def _scaled(sides: tuple[Floats, Floats], variance: float) -> tuple[Floats, Floats]:
+    """Influences whose means have this variance."""
+    own = _variance_of_sum(sides)
+    scale = np.sqrt(variance / own) if own > 0.0 and variance > 0.0 else 1.0
+    return (sides[0] * scale, sides[1] * scale)
+
+
+class _Functions:
+    """Paired tests of a plain function, by calling it."""
+
+    method = "bootstrap, permutation"
+
+    def __init__(
+        self, metric: Metric, models: Sequence[RankedModel], level: float, n_replicates: int, seed: int
+    ) -> None:
+        self._function, self._models, self._level = metric.function, models, level
+        self._n_replicates, self._seed = n_replicates, seed
+        self.values = [call(metric.function, model.samples) for model in models]
+        self._replicates = [bootstrap_function(m.samples, metric.function, n_replicates, seed) for m in models]
+
+    def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
+        """Difference, interval and p-value of models i and j."""
+        difference = self.values[i] - self.values[j]
+        interval = percentile_interval(self._replicates[i] - self._replicates[j], self._level)
+        return difference, interval, self._permutation(i, j, difference)
 
     def _permutation(self, i: int, j: int, difference: float) -> float:
-        a, b = self._rankings[i], self._rankings[j]
+        a, b = self._models[i], self._models[j]
         y_true, pred_a, _ = a.samples.triple()
         predictions = np.stack([pred_a, b.samples.triple()[1]])
-        ranks = np.stack([_mid_ranks(a), _mid_ranks(b)])
+        ranks = np.stack([_mid_ranks(a.ranking), _mid_ranks(b.ranking)])
         rng = np.random.default_rng(self._seed)
         column = np.arange(len(y_true))
         extreme = 0
         for _ in range(self._n_replicates):
             swap = rng.integers(0, 2, len(y_true))
             one, two = (
-                self._metric.function(y_true, predictions[side, column], ranks[side, column])
-                for side in (swap, 1 - swap)
+                self._function(y_true, predictions[side, column], ranks[side, column]) for side in (swap, 1 - swap)
             )
             extreme += abs(one - two) >= abs(difference) - 1e-12
         return (1 + extreme) / (1 + self._n_replicates)

@@ -29,9 +29,6 @@ def rounding(value: float):
     return pytest.approx(value, abs=1e-12)
 
 
-# --- values ---------------------------------------------------------------------------------------------
-
-
 @every_metric
 @given(triple=triples(), data=st.data())
 def test_order_of_the_samples_does_not_matter(metric, triple, data):
@@ -113,7 +110,47 @@ def test_nan_is_refused(metric):
         metric.function([0, UNKNOWN], [0, 1], [0.0, np.nan])
 
 
-# --- evaluate() -----------------------------------------------------------------------------------------
+def weights_of(triple: Triple, data: st.DataObject) -> np.ndarray:
+    """Whole weights, of which neither side has only zeros."""
+    weight = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(triple.y_true), max_size=len(triple.y_true))))
+    for side in (True, False):
+        weight[np.flatnonzero((triple.y_true == UNKNOWN) == side)[0]] += 1
+    return weight
+
+
+@every_metric
+@given(triple=triples(), data=st.data())
+def test_a_weight_is_a_number_of_samples(metric, triple, data):
+    weight = weights_of(triple, data)
+    repeated = tuple(column[np.repeat(np.arange(len(weight)), weight)] for column in triple)
+    value = rounding(metric.function(*repeated))
+    assert metric.function(*triple, sample_weight=weight) == value
+    assert metric.function(*triple, sample_weight=0.37 * weight) == value
+
+
+@every_metric
+def test_bad_weights_are_refused(metric):
+    triple = [0, 1, UNKNOWN], [0, 1, 0], [0.0, 1.0, 2.0]
+    for weight, message in [
+        ([1, 1], "sample_weight has 2 entries but y_true has 3"),
+        ([1, -1, 1], r"sample_weight is .*-1.* for sample 1; expected a finite number >= 0"),
+        ([1, np.inf, 1], r"sample_weight is .*inf.* for sample 1"),
+        ([1, np.nan, 1], "sample_weight is NaN for sample 1"),
+        ([0, 0, 1], "sample_weight is 0 for every known sample"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            metric.function(*triple, sample_weight=weight)
+    if metric.needs_unknown:
+        with pytest.raises(ValueError, match="sample_weight is 0 for every unknown sample"):
+            metric.function(*triple, sample_weight=[1, 1, 0])
+
+
+@given(triple=triples(), data=st.data())
+def test_function_and_evaluate_agree_on_weights(triple, data):
+    weight = weights_of(triple, data)
+    values = evaluate(*triple, level=None, sample_weight=weight).values
+    for name, metric in METRICS.items():
+        assert values[name] == rounding(metric.function(*triple, sample_weight=weight)), name
 
 
 @given(triple=triples())

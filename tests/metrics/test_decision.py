@@ -12,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, order_preserving, random_triple, scores, triples
 
-from openauc.metrics import decision
+from openauc.metrics import counts, decision
 from openauc.metrics._kernel import rank, read_samples
+from openauc.metrics.counts import counts_at, counts_over_thresholds, encode
 from openauc.metrics.decision import (
     DECISION_METRICS,
     closed_set_accuracy,
     confusion_matrix,
-    counts_at,
-    counts_over_thresholds,
-    encode,
     normalized_accuracy,
     open_set_f_score,
     threshold_sweep,
@@ -58,9 +56,6 @@ def triples_with_threshold(draw):
     triple = draw(triples())
     elsewhere = scores(triple.open_score.dtype.type)
     return triple, draw(st.sampled_from([*triple.open_score.tolist(), np.inf, -np.inf]) | elsewhere)
-
-
-# --- one threshold --------------------------------------------------------------------------------------
 
 
 @given(triples_with_threshold())
@@ -207,8 +202,6 @@ def test_a_prediction_of_unknown_is_rejected_at_any_threshold():
     assert unknown_tpr(*triple, threshold=1.0) == unknown_fpr(*triple, threshold=1.0) == 0.5
 
 
-# --- kinds of input -------------------------------------------------------------------------------------
-
 INPUTS = {
     "arrays": tuple(map(np.array, HAND)),
     "small types": (np.int8(HAND[0]), np.uint8(HAND[1]), np.float16(HAND[2])),
@@ -249,9 +242,6 @@ def test_closed_set_accuracy_needs_neither_scores_nor_unknown_samples():
     assert closed_set_accuracy([0, 1, 1], [0, 1, 0]) == close(2 / 3)
     assert closed_set_accuracy(torch.tensor([0, 1]), torch.tensor([0, 0])) == 0.5
     assert closed_set_accuracy(["cat", "other"], ["cat", "cat"], unknown_label="other") == 1.0
-
-
-# --- errors ---------------------------------------------------------------------------------------------
 
 
 @every_metric
@@ -350,9 +340,6 @@ def test_a_negative_prediction_that_is_not_the_unknown_label_is_refused(largest)
 def test_closed_set_accuracy_of_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         closed_set_accuracy(*arguments)
-
-
-# --- every threshold ------------------------------------------------------------------------------------
 
 
 @given(triples(), st.sampled_from(["precision", "accuracy"]))
@@ -463,9 +450,6 @@ def test_the_sweep_covers_every_decision_metric():
     assert DECISION_METRICS.keys() <= AT_THRESHOLD.keys()
 
 
-# --- counts ---------------------------------------------------------------------------------------------
-
-
 @given(triples_with_threshold())
 def test_counts_at_one_threshold(case):
     triple, threshold = case
@@ -517,10 +501,12 @@ def test_precision_changes_by_both_sorts(n_classes):
     """More classes than 16 bits hold take the other sort."""
     rng = np.random.default_rng(1)
     pred = rng.choice([-1, 0, 3, 4, n_classes - 1], 200)
-    correct = (rng.random(200) < 0.6) & (pred >= 0)
-    change = decision._precision_changes(pred, correct, n_classes)
+    true = np.where((rng.random(200) < 0.6) & (pred >= 0), pred, 1)
+    true[::9] = UNKNOWN
+    ranking = rank(read_samples(true, pred, np.arange(200.0)))
+    change = counts._precision_changes(ranking, pred, n_classes)
     for c in (0, 3, 4, n_classes - 1):
         mine = pred == c
-        precision = np.cumsum(correct[mine]) / np.arange(1, mine.sum() + 1)
+        precision = np.cumsum((true == pred)[mine]) / np.arange(1, mine.sum() + 1)
         np.testing.assert_allclose(np.cumsum(change[mine]), precision, atol=1e-14)
     assert not change[pred < 0].any()

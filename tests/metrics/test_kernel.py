@@ -2,9 +2,9 @@
 
 import importlib
 import importlib.util
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import oracles
@@ -17,17 +17,14 @@ from openauc.metrics._kernel import (
     CORRECT,
     UNKNOWN_KIND,
     WRONG,
-    Resampling,
-    Scratch,
     average_precision_sum,
     count_pairs,
     fast_backend,
     rank,
     read_samples,
-    tally,
-    weighted_table,
 )
-from openauc.metrics.decision import counts_over_thresholds, encode, threshold_sweep
+from openauc.metrics.counts import counts_over_thresholds, encode
+from openauc.metrics.decision import threshold_sweep
 from openauc.metrics.ranking import auroc_score, average_precision, openauc_score
 
 _fast = pytest.importorskip("openauc.metrics._fast")
@@ -44,9 +41,6 @@ def on_both(monkeypatch: pytest.MonkeyPatch, compute):
         monkeypatch.setenv("OPENAUC_BACKEND", backend)
         results.append(compute())
     return results
-
-
-# --- distributions that stress a radix sort -------------------------------------------------------------
 
 
 def _normal(rng, n):
@@ -207,9 +201,6 @@ def test_equal_scores_keep_the_order_of_the_samples(monkeypatch):
         assert ranking.group.tolist() == [1, 1, 2, 2]
 
 
-# --- reading the triple ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [2, 4095, 4096, 300_000])
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_both_backends_mark_alike(monkeypatch, n, dtype):
@@ -292,9 +283,6 @@ def test_the_triple_is_given_back_with_the_default_mark():
     assert plain.triple()[0] is plain.y_true
 
 
-# --- tables ---------------------------------------------------------------------------------------------
-
-
 @given(triples())
 def test_the_table_counts_accepted_samples(triple):
     ranking = rank(read_samples(*triple))
@@ -319,125 +307,29 @@ def test_running_totals_of_integers_and_of_floats():
     assert fractions.tolist() == [[0.0, 0.75, 1.75], [0.0, 2.0, 3.0]]
 
 
-# --- bootstrap weights ----------------------------------------------------------------------------------
-
-
-def all_weights(kind: np.ndarray, n_replicates: int, seed: int) -> np.ndarray:
-    resampling = Resampling(kind, n_replicates, seed)
-    return np.concatenate([resampling.weights(block, Scratch()) for block in range(len(resampling))])
-
-
-@pytest.mark.parametrize(("n", "n_replicates"), [(2, 5), (7, 100), (1000, 300), (300_000, 3)])
-def test_both_backends_draw_alike(monkeypatch, n, n_replicates):
-    kind = adversarial(_normal, n).kind
-    kind[0], kind[-1] = CORRECT, UNKNOWN_KIND
-    by_numpy, by_numba = on_both(monkeypatch, lambda: all_weights(kind, n_replicates, 2**63 + 11))
-    assert by_numpy.shape == (n_replicates, n)
-    assert np.array_equal(by_numpy, by_numba)
-    unknown = kind == UNKNOWN_KIND
-    assert np.all(by_numpy[:, unknown].sum(axis=1, dtype=int) == unknown.sum())
-    assert np.all(by_numpy[:, ~unknown].sum(axis=1, dtype=int) == (~unknown).sum())
-
-
-def test_a_replicate_depends_only_on_the_seed_and_its_number(monkeypatch):
-    kind = adversarial(_normal, 50).kind
-    many = all_weights(kind, 40, seed=3)
-    assert np.array_equal(all_weights(kind, 25, seed=3), many[:25])
-    assert not np.array_equal(all_weights(kind, 40, seed=4), many)
-    assert len({row.tobytes() for row in many}) == 40
-    monkeypatch.setattr(_kernel, "_CHUNK", 4 * 50 * 7)  # seven rows per block, the last block shorter
-    resampling = Resampling(kind, 40, 3)
-    assert (resampling.rows, len(resampling)) == (7, 6)
-    assert np.array_equal(all_weights(kind, 40, seed=3), many)
-    assert np.array_equal(resampling.map(lambda weights, _: weights.copy()), many)
-
-
-def test_draws_are_uniform_and_independent():
-    kind = np.array([CORRECT] * 40 + [UNKNOWN_KIND] * 60, dtype=np.uint8)
-    weights = all_weights(kind, 20_000, seed=0).astype(float)
-    # Multinomial: mean 1, variance 1 - 1/m; the bounds are five standard errors wide.
-    assert np.abs(weights.mean(axis=0) - 1).max() < 5 / np.sqrt(20_000)
-    for stratum in (weights[:, :40], weights[:, 40:]):
-        m = stratum.shape[1]
-        assert stratum.var(axis=0).mean() == pytest.approx(1 - 1 / m, abs=0.01)
-        covariance = np.cov(stratum.T)[np.triu_indices(m, 1)]
-        assert covariance.mean() == pytest.approx(-1 / m, abs=0.002)
-    between = np.cov(weights.T)[:40, 40:]
-    assert np.abs(between).max() < 5.5 / np.sqrt(20_000)
-
-
-def test_map_passes_every_block_with_a_scratch_of_its_thread(monkeypatch):
-    monkeypatch.setattr(_kernel, "_CHUNK", 4 * 30)
-    resampling = Resampling(adversarial(_normal, 30).kind, 9, 5)
-    assert len(resampling) == 9
-    totals = resampling.map(lambda weights, scratch: weights.sum(axis=1, dtype=np.int64))
-    assert totals.tolist() == [30] * 9
-
-
-def test_scratch_hands_out_the_same_memory_for_the_same_shape():
-    scratch = Scratch()
-    first = scratch("a", (2, 3), np.int32)
-    assert scratch("a", (2, 3), np.int32) is first
-    assert scratch("b", (2, 3), np.int32) is not first
-    assert scratch("a", (1, 3), np.int32).shape == (1, 3)
-
-
-@every_distribution
-def test_both_backends_weight_tables_alike(monkeypatch, draw):
-    samples = adversarial(draw, 500)
-    ranking = rank(samples)
-    weights = all_weights(ranking.kind, 20, 1)
-    by_numpy, by_numba = on_both(monkeypatch, lambda: weighted_table(ranking, weights, Scratch()))
-    for mine, other in zip(by_numpy, by_numba, strict=True):
-        assert np.array_equal(mine, other)
-    ones = weighted_table(ranking, np.ones((1, 500), dtype=np.uint8), Scratch())
-    for weighted, plain in zip(ones[1:], ranking.table[1:], strict=True):
-        assert np.array_equal(weighted[0], plain)
-
-
-def test_weighted_tables_count_each_replicate_by_hand(monkeypatch):
-    ranking = rank(read_samples([0, 0, -1, 1], [0, 1, 0, 1], [1.0, 1.0, 2.0, 3.0]))
-    weights = np.array([[1, 2, 1, 0], [0, 0, 1, 3]], dtype=np.uint8)
-    for table in on_both(monkeypatch, lambda: weighted_table(ranking, weights, Scratch())):
-        assert table.known.tolist() == [[0, 3, 3, 3], [0, 0, 0, 3]]
-        assert table.correct.tolist() == [[0, 1, 1, 1], [0, 0, 0, 3]]
-        assert table.unknown.tolist() == [[0, 0, 1, 1], [0, 0, 1, 1]]
-
-
-def test_both_backends_tally_alike(monkeypatch):
-    rng = np.random.default_rng(0)
-    weights = rng.integers(0, 200, (13, 400), dtype=np.uint8)
-    cell = rng.integers(-1, 9, 400)
-    by_numpy, by_numba = on_both(monkeypatch, lambda: tally(weights, cell, 11))
-    assert np.array_equal(by_numpy, by_numba)
-    for c in range(11):
-        assert np.array_equal(by_numpy[:, c], weights[:, cell == c].sum(axis=1, dtype=np.int64))
-
-
 @pytest.mark.parametrize("from_top", [False, True])
 def test_both_backends_sum_precision_alike(monkeypatch, from_top):
-    ranking = rank(adversarial(_few_values, 300))
-    table = weighted_table(ranking, all_weights(ranking.kind, 8, 2), Scratch())
-    for counts in (table, ranking.table):
+    samples = adversarial(_few_values, 300)
+    weight = np.random.default_rng(0).random(300)
+    for table in (rank(samples).table, rank(replace(samples, weight=weight)).table):
         by_numpy, by_numba = on_both(
-            monkeypatch, lambda c=counts: average_precision_sum(c.unknown, c.known, from_top=from_top)
+            monkeypatch, lambda t=table: average_precision_sum(t.unknown, t.known, from_top=from_top)
         )
-        assert by_numpy.shape == counts.known.shape[:-1]
-        assert np.array_equal(by_numpy, by_numba)
+        assert by_numpy == by_numba
+        twice = average_precision_sum(np.stack([table.unknown] * 2), np.stack([table.known] * 2), from_top=from_top)
+        assert twice == pytest.approx([float(by_numpy)] * 2)
 
 
 def test_thresholds_without_any_sample_gain_nothing(monkeypatch):
     """A replicate may leave the lowest and the highest score without a sample."""
-    positive, negative = np.array([[0, 0, 2, 2]]), np.array([[0, 0, 0, 2]])
+    positive, negative = np.array([0, 0, 2, 2]), np.array([0, 0, 0, 2])
     for from_top, expected in [(False, 2.0), (True, 2 * 2 / 4)]:
         results = on_both(
             monkeypatch, lambda f=from_top: average_precision_sum(positive, negative, from_top=f).tolist()
         )
-        assert results == [[expected]] * 2
+        assert results == [expected] * 2
+        assert average_precision_sum(positive[None], negative[None], from_top=from_top) == [expected]
     assert average_precision_sum(np.array([0, 1, 1]), np.array([0, 0, 0]), from_top=True) == 1.0
-
-
-# --- the sweep ------------------------------------------------------------------------------------------
 
 
 @every_distribution
@@ -471,9 +363,6 @@ def test_both_backends_give_the_same_metrics(monkeypatch, triple):
     assert by_numpy == by_numba
 
 
-# --- compiled loops, as plain Python --------------------------------------------------------------------
-
-
 @pytest.fixture
 def interpreted(monkeypatch):
     """Makes the kernel run the loops in Python, so that coverage and the debugger see them."""
@@ -481,7 +370,7 @@ def interpreted(monkeypatch):
     for name, function in functions.items():
         monkeypatch.setattr(_fast, name, function)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    assert len(functions) >= 13
+    assert len(functions) >= 10
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
@@ -494,20 +383,14 @@ def test_the_uncompiled_loops_count_and_rank(interpreted, monkeypatch, draw, dty
     same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # the hash wraps on purpose
-def test_the_uncompiled_loops_of_the_bootstrap(interpreted, monkeypatch):
-    ranking = rank(adversarial(_few_values, 60))
-    by_numpy, by_loops = on_both(monkeypatch, lambda: all_weights(ranking.kind, 4, 9))
-    assert np.array_equal(by_numpy, by_loops)
-    for mine, other in zip(*on_both(monkeypatch, lambda: weighted_table(ranking, by_numpy, Scratch())), strict=True):
-        assert np.array_equal(mine, other)
-    cell = np.arange(60) % 5 - 1
-    assert np.array_equal(*on_both(monkeypatch, lambda: tally(by_numpy, cell, 4)))
-    table = ranking.table
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
+def test_the_uncompiled_sum_of_precisions(interpreted, monkeypatch):
+    table = rank(adversarial(_few_values, 60)).table
     for from_top in (False, True):
-        assert np.array_equal(
-            *on_both(monkeypatch, lambda f=from_top: average_precision_sum(table.known, table.unknown, from_top=f))
+        one, other = on_both(
+            monkeypatch, lambda f=from_top: average_precision_sum(table.known, table.unknown, from_top=f)
         )
+        assert one == other
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
@@ -531,9 +414,6 @@ def test_crowded_and_sorted_bins(interpreted):
         triple = Triple(true, np.zeros_like(true), np.concatenate([known, unknown]))
         expected = oracles.pair_counts(*triple.lists, with_wrong=True)
         assert count_pairs(read_samples(*triple), with_wrong=True) == expected
-
-
-# --- choosing the backend and the threads ---------------------------------------------------------------
 
 
 @pytest.fixture
@@ -591,16 +471,6 @@ def test_a_wrong_backend_is_refused(monkeypatch):
         openauc_score([0, -1], [0, 0], [0, 1])
 
 
-def test_threads_follow_the_cores_the_process_may_use(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
-    assert _kernel.n_threads() == 3
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    assert _kernel.n_threads() == 7
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert _kernel.n_threads() == 1
-
-
 def test_results_of_threads_come_in_order_and_errors_come_through():
     assert _kernel.in_threads(lambda i: i * i, 9) == [i * i for i in range(9)]
 
@@ -617,7 +487,7 @@ def test_results_of_threads_come_in_order_and_errors_come_through():
 def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
     samples = adversarial(_heavy_tails, 5000)
     expected = _kernel._count_pairs_numpy(samples, True)
-    monkeypatch.setattr(_kernel, "n_threads", lambda: n_threads)
+    monkeypatch.setattr(_kernel, "cores", lambda: n_threads)
     monkeypatch.setattr(_kernel, "_THREADS_FROM", 100)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     assert len(_kernel._chunks(5000)) == n_threads
@@ -627,7 +497,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
 
 
 def test_more_threads_than_the_samples_of_a_side(monkeypatch):
-    monkeypatch.setattr(_kernel, "n_threads", lambda: 4)
+    monkeypatch.setattr(_kernel, "cores", lambda: 4)
     monkeypatch.setattr(_kernel, "_THREADS_FROM", 1)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     for n in (4, 5, 9):

@@ -45,9 +45,6 @@ SMALL = [0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]
 GRID = [i * 0.01 for i in range(1, 100)]
 
 
-# --- slow twins -----------------------------------------------------------------------------------------
-
-
 def split(y_true, y_pred, score):
     """Known samples' correctness, known scores, unknown scores, in the order given."""
     y_true, y_pred, score = np.asarray(y_true), np.asarray(y_pred), np.asarray(score)
@@ -157,9 +154,6 @@ def harmonic(p, r):
     return divide(2 * p * r, p + r)
 
 
-# --- data -----------------------------------------------------------------------------------------------
-
-
 @st.composite
 def triples(draw, score=None, unique=False):
     """At least one known and one unknown sample in any order, three classes, ties more often than not."""
@@ -193,9 +187,6 @@ def random_triple(n, seed=0, *, decimals=None, shift=0.0, n_classes=5):
 
 def near(value):
     return pytest.approx(value, rel=1e-12, abs=1e-12)
-
-
-# --- ARPL -----------------------------------------------------------------------------------------------
 
 
 @given(triples())
@@ -294,9 +285,6 @@ def test_arpl_precision_recall_areas_depend_on_the_ratio_and_miss_a_perfect_scor
     assert arpl_auin(*more) == near(1 - 1 / 16)
 
 
-# --- Vaze -----------------------------------------------------------------------------------------------
-
-
 @given(triples())
 @example((np.array([0, -1]), np.array([0, 0]), np.array([0.0, 0.0])))
 def test_error_at_tpr_follows_the_description(triple):
@@ -345,9 +333,6 @@ def test_aupr_is_average_precision(triple):
     y_true, _, score = triple
     assert vaze_aupr(*triple) == average_precision(*triple)
     assert vaze_aupr(*triple) == near(sk.average_precision_score(y_true == -1, score))
-
-
-# --- OpenAUC --------------------------------------------------------------------------------------------
 
 
 @given(triples())
@@ -453,9 +438,6 @@ def test_classes_never_met_count_in_the_averages():
     triple = [0, 0, -1], [0, 0, 0], [-3.0, -2.0, 3.0]
     assert openauc_code_f_scores(*triple)[:2] == (1.0, 1.0)
     assert openauc_code_f_scores(*triple, classes=[0, 1])[:2] == (1.0, 0.5)
-
-
-# --- all together ---------------------------------------------------------------------------------------
 
 
 def test_every_public_function_of_the_triple_is_in_the_table():

@@ -32,9 +32,6 @@ def known_only(score):
     return [0] * len(score), [0] * len(score), score
 
 
-# --- order statistics -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("n", [1, 2, 19, 20, 99, 100, 1234])
 def test_marginal_order_statistic_is_the_first_whose_mean_coverage_suffices(n, share):
@@ -81,9 +78,6 @@ def test_smallest_sample_is_the_smallest(share, confidence):
 )
 def test_smallest_samples_of_the_textbooks(share, confidence, n):
     assert smallest_sample(share, confidence) == n
-
-
-# --- guarantees -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [19, 60, 99])
@@ -201,9 +195,6 @@ def test_known_acceptance_needs_no_unknown_sample():
     assert point.unknown_rejected is None
 
 
-# --- what a point reports -------------------------------------------------------------------------------
-
-
 @given(triple=triples(finite=True), target=st.sampled_from(["macro_f_score", "micro_f_score", "youden_index", "cost"]))
 def test_point_reports_what_its_threshold_does(triple, target):
     point = choose_threshold(*triple, target=target)
@@ -227,9 +218,6 @@ def test_to_dict_is_strict_json():
     }  # fmt: skip
     finite = choose_threshold([0, UNKNOWN], [0, 0], [0.0, 1.0], target="youden_index")
     assert finite.to_dict()["threshold"] == finite.threshold == 0.0
-
-
-# --- optima ---------------------------------------------------------------------------------------------
 
 
 @given(triple=triples(), target=st.sampled_from(["macro_f_score", "micro_f_score", "youden_index"]))
@@ -296,8 +284,6 @@ def test_costs_as_a_mapping_or_by_default():
     assert dearer.threshold < a.threshold
 
 
-# --- errors ---------------------------------------------------------------------------------------------
-
 TRIPLE = ([0, 0, UNKNOWN, UNKNOWN], [0, 0, 0, 0], [0.0, 1.0, 2.0, 3.0])
 
 
@@ -349,9 +335,6 @@ def test_unknown_label_by_another_name():
     assert choose_threshold(*names, target="youden_index", unknown_label="odd").threshold == 1.0
 
 
-# --- decide ---------------------------------------------------------------------------------------------
-
-
 @given(triple=triples(), threshold=st.floats(allow_nan=False))
 def test_decide_rejects_above_the_threshold(triple, threshold):
     _, y_pred, score = triple.lists
@@ -393,9 +376,6 @@ def test_decide_does_not_turn_numbers_into_names():
 def test_decide_refuses(y_pred, score, threshold, message):
     with pytest.raises(ValueError, match=message):
         decide(y_pred, score, threshold=threshold)
-
-
-# --- Prop. 6 --------------------------------------------------------------------------------------------
 
 
 @given(triple=triples(), ties=st.sampled_from(["half", "strict"]))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, fractions, order_preserving, random_triple, triples
 
 from openauc.metrics import ranking
-from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, Scratch, rank, read_samples, weighted_table
+from openauc.metrics._kernel import RankTable, rank, read_samples
 from openauc.metrics.decision import closed_set_accuracy
 from openauc.metrics.ranking import (
     ScoreDirectionWarning,
@@ -69,9 +69,6 @@ def close(expected: Any) -> Any:
 def values(triple: Any, **options: Any) -> dict[str, float]:
     """Every metric of one triple."""
     return {name: metric(*triple, **options) for name, metric in METRICS.items()}
-
-
-# --- against the oracles --------------------------------------------------------------------------------
 
 
 @both_ties
@@ -136,9 +133,6 @@ def test_aggregates_of_accuracy_and_auroc(triple):
     assert acc_times_auc(*triple) == close(acc * auc)
     assert acc_plus_auc(*triple) == close(acc + auc)
     assert pointwise_sum(*triple) == close(oracles.pointwise_sum(y_true, y_pred, score))
-
-
-# --- by hand --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -220,9 +214,6 @@ def test_ccr_counts_0_3_of_10_as_3():
     assert ccr_at_fpr(y_true, [0] * 11, score, fpr=0.29) == 0.0
 
 
-# --- against scikit-learn -------------------------------------------------------------------------------
-
-
 def ranks(triple: Triple) -> np.ndarray:
     """scikit-learn takes no infinite score; dense ranks keep order and ties."""
     return np.unique(triple.open_score, return_inverse=True)[1]
@@ -273,9 +264,6 @@ def test_scikit_learn_on_thousands_of_samples(dtype, decimals):
     fpr, tpr, _ = sklearn.metrics.roc_curve(unknown, score, drop_intermediate=False)
     assert fpr_at_tpr(*triple, tpr=0.9) == close(fpr[tpr >= 0.9].min())
     assert detection_accuracy(*triple) == close((0.5 * (1 - fpr + tpr)).max())
-
-
-# --- properties -----------------------------------------------------------------------------------------
 
 
 @given(triples(), st.randoms(use_true_random=False))
@@ -368,9 +356,6 @@ def test_negated_scores_mirror_auroc(triple):
     assert mirrored == close(1 - auroc_score(*triple))
 
 
-# --- curves ---------------------------------------------------------------------------------------------
-
-
 @given(triples())
 def test_oscr_curve_from_reject_all_to_accept_all(triple):
     curve = oscr_curve(*triple)
@@ -403,8 +388,6 @@ def test_curves_name_their_axes():
         "unknown rejected (TPR)",
     )
 
-
-# --- kinds of input -------------------------------------------------------------------------------------
 
 NAMES = {0: "cat", 1: "dog", -1: "-1"}
 INPUTS = {
@@ -483,9 +466,6 @@ def test_two_samples_are_enough():
     assert found == close(best)
 
 
-# --- errors ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("triple", "message"),
     [
@@ -561,8 +541,6 @@ def test_bad_options(metric, message):
         metric(*HAND)
 
 
-# --- a score that points the wrong way ------------------------------------------------------------------
-
 REVERSED = ([0, 0, -1, -1], [0, 0, 0, 0], [3, 4, 1, 2])
 REVERSED_ABOVE_HALF = (
     [0] * 4 + [-1] * 4,
@@ -620,8 +598,6 @@ def test_flipping_the_score_silences_the_warning():
     assert warned_by(openauc_score, REVERSED[0], REVERSED[1], -np.array(REVERSED[2])) == []
 
 
-# --- one formula for the data and for replicates --------------------------------------------------------
-
 FORMULAS = {
     "openauc": ranking.openauc_of,
     "openauc strict": partial(ranking.openauc_of, ties="strict"),
@@ -643,19 +619,17 @@ FORMULAS = {
 
 @given(triples(), st.integers(0, 2**32))
 def test_a_weighted_table_is_the_table_of_repeated_samples(triple, seed):
-    """Each row of weights must give what the metric gives for samples repeated as often as the row says."""
-    ranked = rank(read_samples(*triple))
-    rng = np.random.default_rng(seed)
-    weights = rng.integers(0, 3, (3, len(triple.y_true)), dtype=np.uint8)
-    for kind in (True, False):  # a replicate never loses a whole side
-        weights[:, np.flatnonzero((ranked.kind == UNKNOWN_KIND) == kind)[0]] += 1
-    weighted = weighted_table(ranked, weights, Scratch())
-    tables = [
-        rank(read_samples(*(part[np.repeat(ranked.order, weight)] for part in triple))).table for weight in weights
-    ]
+    """A sample of weight k counts as k samples, one of weight 0 as none."""
+    weight = np.random.default_rng(seed).integers(0, 3, len(triple.y_true))
+    for side in (True, False):
+        weight[np.flatnonzero((triple.y_true == UNKNOWN) == side)[0]] += 1
+    repeated = tuple(part[np.repeat(np.arange(len(weight)), weight)] for part in triple)
+    weighted = rank(read_samples(*triple, sample_weight=weight)).table
+    plain = rank(read_samples(*repeated)).table
+    for mine, other in zip(weighted, plain, strict=True):
+        assert np.array_equal(mine, other)
     for name, formula in FORMULAS.items():
-        expected = [float(formula(table)) for table in tables]
-        assert formula(weighted).tolist() == close(expected), name
+        assert formula(weighted) == close(float(formula(plain))), name
 
 
 def test_the_columns_of_a_table_are_found_for_every_replicate():
@@ -678,49 +652,3 @@ def test_detection_accuracy_at_one_column():
     table = rank(read_samples(*random_triple(40, decimals=1))).table
     for column, value in enumerate(ranking.detection_accuracies(table)):
         assert ranking.detection_accuracy_at(table, column) == value
-
-
-# --- placements -----------------------------------------------------------------------------------------
-
-
-@both_ties
-@pytest.mark.parametrize("with_wrong", [False, True])
-@given(triples())
-def test_placements_are_the_shares_of_pairs_each_sample_takes_part_in(ties, with_wrong, triple):
-    y_true, y_pred, score = triple.lists
-    known = [i for i, label in enumerate(y_true) if label != UNKNOWN]
-    unknown = [j for j, label in enumerate(y_true) if label == UNKNOWN]
-    kept = [with_wrong or y_true[i] == y_pred[i] for i in known]
-    tie = 0.5 if ties == "half" else 0.0
-    credit = [
-        [c * (1.0 if score[i] < score[j] else tie * (score[i] == score[j])) for j in unknown]
-        for c, i in zip(kept, known, strict=True)
-    ]
-    placements = ranking.openauc_placements(rank(read_samples(*triple)), ties, with_wrong=with_wrong)
-    assert placements.known.tolist() == close(np.mean(credit, axis=1).tolist())
-    assert placements.unknown.tolist() == close(np.mean(credit, axis=0).tolist())
-
-
-@given(triples(), fractions(zero=True), fractions())
-def test_placements_of_a_range_average_to_the_metric(triple, a, b):
-    low, high = sorted([a, b])
-    if low == high:
-        low = 0.0
-    strict = ranking.openauc_placements(rank(read_samples(*triple)), "strict", low, high)
-    expected = openauc_score(*triple, ties="strict", min_ofpr=low, max_ofpr=high)
-    assert strict.known.mean() == close(expected)
-    # Ties between the sides are linearised; without them the curve has only level and upright pieces.
-    distinct = np.arange(len(triple.y_true), dtype=float)
-    half = ranking.openauc_placements(rank(read_samples(triple.y_true, triple.y_pred, distinct)), "half", low, high)
-    expected = openauc_score(triple.y_true, triple.y_pred, distinct, min_ofpr=low, max_ofpr=high)
-    assert half.known.mean() == close(expected)
-
-
-@given(triples())
-def test_placements_of_the_aggregates_average_to_the_metric(triple):
-    ranked = rank(read_samples(*triple))
-    assert ranking.accuracy_placements(ranked).known.mean() == close(closed_set_accuracy(*triple))
-    assert not ranking.accuracy_placements(ranked).unknown.any()
-    assert ranking.acc_plus_auc_placements(ranked).known.mean() == close(acc_plus_auc(*triple))
-    assert ranking.acc_times_auc_placements(ranked).known.mean() == close(acc_times_auc(*triple))
-    assert ranking.acc_times_auc_placements(ranked).unknown.mean() == close(acc_times_auc(*triple))

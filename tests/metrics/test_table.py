@@ -114,6 +114,6 @@ def test_an_impossible_range_is_refused(options):
 
 def test_a_metric_is_immutable_and_needs_only_a_function():
     mine = Metric(function=lambda *_: 0.5)
-    assert (mine.better, mine.label, mine.largest, mine.rate) == ("higher", "", 1.0, False)
+    assert (mine.better, mine.label, mine.largest, mine.needs_unknown) == ("higher", "", 1.0, True)
     with pytest.raises(dataclasses.FrozenInstanceError):
         mine.better = "lower"

@@ -211,9 +211,6 @@ def test_no_chart_or_table_is_cut_off_in_print(open_page: Open) -> None:
     assert beyond == []
 
 
-# --- without a browser ----------------------------------------------------------------------------------
-
-
 def test_models_on_other_samples_are_shown_apart() -> None:
     html = report({"a": predictions(0), "b": predictions(1)})
     assert "The models are not compared in pairs" in html
@@ -232,10 +229,21 @@ def test_the_best_model_comes_first() -> None:
     assert html.index("<h2>good</h2>") < html.index("<h2>bad</h2>")
 
 
-def test_large_inputs_have_fewer_replicates_unless_told_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openauc.report.predictions.MOST_DRAWS", 90_000)  # for 400 samples
-    assert "it rests on 225 replicates" in predictions_report({"mine": predictions()})
+def test_the_page_says_how_many_replicates_it_rests_on() -> None:
+    assert "it rests on 2,000 replicates" in predictions_report({"mine": predictions()})
     assert "it rests on 250 replicates" in predictions_report({"mine": predictions()}, n_replicates=250)
+
+
+def test_options_of_the_metrics_reach_the_page() -> None:
+    rounded = predictions()
+    tied = Predictions(rounded.y_true, rounded.y_pred, rounded.open_score.round())
+    html = report({"a": tied, "b": tied._replace(open_score=-tied.y_pred.astype(float))}, ties="strict", max_ofpr=0.1)
+    strict = openauc.openauc_score(*tied, ties="strict")
+    assert strict < openauc.openauc_score(*tied)
+    assert data_in(html)["models"][0]["openauc"] == strict
+    assert "partial OpenAUC, OFPR &lt;= 0.1" in html
+    with pytest.raises(ValueError, match="max_ofpr is 10"):
+        report({"mine": tied}, max_ofpr=10)
 
 
 def test_nothing_to_report() -> None:

@@ -20,7 +20,6 @@ _BLOCK = 2048  # samples: a block and what it becomes stay in the first-level ca
 _BIN_BITS = 15  # the table of bins stays in the second-level cache
 _COUNTED_BITS = 16  # the counters of this many places stay in the first-level cache
 _UPPER = np.uint64(0xAAAAAAAAAAAAAAAA)  # the upper bit of each two-bit counter of a word
-_GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @njit(nogil=True, cache=True)
@@ -303,58 +302,6 @@ def argsort_bits(bits: Array) -> tuple[Array, Array]:
 
 
 @njit(nogil=True, cache=True)
-def draw_weights(seed: Any, first: int, strata: Array, bounds: Array, weights: Array) -> None:
-    """Bootstrap multiplicities: row r of ``weights`` resamples each stratum with replacement.
-
-    ``strata`` lists sample positions, stratum by stratum; stratum s is ``strata[bounds[s]:bounds[s + 1]]``.
-    """
-    n = len(strata)
-    for r in range(len(weights)):
-        counter = np.uint64(first + r) * np.uint64(n)
-        row = weights[r]
-        row[:] = 0
-        for s in range(len(bounds) - 1):
-            begin, size = bounds[s], bounds[s + 1] - bounds[s]
-            for j in range(begin, begin + size):
-                z = seed + (counter + np.uint64(j)) * np.uint64(_GOLDEN)
-                z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
-                z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
-                z = z ^ (z >> np.uint64(31))
-                pick = np.int64(np.float64(z >> np.uint64(11)) * 2.0**-53 * np.float64(size))
-                row[strata[begin + pick]] += 1
-
-
-@njit(nogil=True, cache=True)
-def accumulate(weights: Array, kind: Array, last: Array, known: Array, correct: Array, unknown: Array) -> None:
-    """Cumulative weighted counts at the end of every tie group, after a leading column of zeros."""
-    for r in range(len(weights)):
-        n_known, n_correct, n_unknown = 0, 0, 0
-        known[r, 0] = correct[r, 0] = unknown[r, 0] = 0
-        begin = 0
-        for g in range(len(last)):
-            for i in range(begin, last[g] + 1):
-                w = np.int64(weights[r, i])
-                k = kind[i]
-                n_unknown += w * (k == UNKNOWN_KIND)
-                n_known += w * (k != UNKNOWN_KIND)
-                n_correct += w * (k == CORRECT)
-            begin = last[g] + 1
-            known[r, g + 1] = n_known
-            correct[r, g + 1] = n_correct
-            unknown[r, g + 1] = n_unknown
-
-
-@njit(nogil=True, cache=True)
-def tally(weights: Array, cell: Array, counts: Array) -> None:
-    """Weighted number of samples in each cell; samples with a negative cell are left out."""
-    for r in range(len(weights)):
-        row = counts[r]
-        for i in range(len(cell)):
-            if cell[i] >= 0:
-                row[cell[i]] += weights[r, i]
-
-
-@njit(nogil=True, cache=True)
 def running_totals(
     pred: Array, kind: Array, last: Array, size: Array, negative: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -395,26 +342,13 @@ def running_totals(
 
 
 @njit(nogil=True, cache=True)
-def average_precision(positive: Array, negative: Array, from_top: bool) -> Array:
-    """Sum of precision times positives gained, over the columns of two cumulative counts, per row."""
-    total = np.zeros(len(positive))
-    last = positive.shape[1] - 1
-    for r in range(len(positive)):
-        p, n = positive[r], negative[r]
-        for g in range(last):
-            hits = p[last] - p[g] if from_top else p[g + 1]
-            misses = n[last] - n[g] if from_top else n[g + 1]
-            total[r] += hits / max(hits + misses, 1) * (p[g + 1] - p[g])  # no branch on the data
+def average_precision(positive: Array, negative: Array, from_top: bool) -> float:
+    """Sum of precision times positives gained, over the columns of two cumulative counts."""
+    total = 0.0
+    last = len(positive) - 1
+    for g in range(last):
+        hits = positive[last] - positive[g] if from_top else positive[g + 1]
+        misses = negative[last] - negative[g] if from_top else negative[g + 1]
+        if hits > 0:
+            total += hits / (hits + misses) * (positive[g + 1] - positive[g])
     return total
-
-
-@njit(nogil=True, cache=True)
-def largest_gap(one: Array, other: Array) -> Array:
-    """Largest value of one * other[-1] - other * one[-1] over the columns, per row."""
-    gap = np.zeros(len(one), dtype=np.int64)
-    last = one.shape[1] - 1
-    for r in range(len(one)):
-        total, other_total = np.int64(one[r, last]), np.int64(other[r, last])
-        for g in range(last + 1):
-            gap[r] = max(gap[r], one[r, g] * other_total - other[r, g] * total)
-    return gap

@@ -4,7 +4,7 @@ Two products, both integers until the very last division:
 
 * ``count_pairs``: how many (known, unknown) pairs are ranked right, when that is all one needs;
 * ``Ranking``: the samples in order of their score, sorted once, from which ``RankTable`` (counts of accepted
-  samples at every distinct threshold) follows for the data themselves or for any bootstrap re-weighting.
+  samples at every distinct threshold) follows.
 
 With numba installed, large inputs go through ``_fast``; the result is the same to the last bit.
 """
@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import Label
+from openauc.environment import cores
 
 WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
 _FAST = "openauc.metrics._fast"
@@ -37,8 +38,11 @@ _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
 _CHUNK = 1 << 20
 _KEEP_BYTES = 1 << 27  # of working memory, at most, from one call to the next
+_TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, also among float32
 _CELL_BITS = 16  # at most: few enough cells to scatter into, and 16 bits left of any float32
 Ints = NDArray[np.int64]
+Counts = NDArray[Any]
+"""Integers, or floats where samples are weighted."""
 T = TypeVar("T")
 
 
@@ -54,23 +58,15 @@ def fast_backend(work: int) -> ModuleType | None:
     return importlib.import_module(_FAST)  # waits where another thread is just importing it
 
 
-def n_threads() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads(), thread_name_prefix="openauc")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="openauc")
 
 
 def in_threads(function: Callable[[int], T], n_tasks: int) -> list[T]:
     """``[function(0), function(1), ...]``, in threads: numpy and ``_fast`` release the interpreter lock."""
     others = [_pool().submit(function, i) for i in range(1, n_tasks)]
     return [function(0), *(task.result() for task in others)]
-
-
-# --- reading the triple ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +81,41 @@ class Samples:
     n_known: int
     n_correct: int
     n_unknown: int
+    weight: NDArray[np.float64] | None = None
+
+    @cached_property
+    def totals(self) -> tuple[float, float]:
+        """Weight of the known and of the unknown samples: their numbers where none is given."""
+        if self.weight is None:
+            return self.n_known, self.n_unknown
+        return float(self.weight[self.kind != UNKNOWN_KIND].sum()), float(self.weight[self.kind == UNKNOWN_KIND].sum())
+
+    @cached_property
+    def sizes(self) -> tuple[float, float]:
+        """Effective numbers of known and of unknown samples, (sum w)^2 / sum w^2 (Kish)."""
+        if self.weight is None:
+            return self.n_known, self.n_unknown
+        squares = (np.sum(self.weight**2, where=(self.kind == UNKNOWN_KIND) == side) for side in (False, True))
+        known, unknown = (
+            total**2 / square if square else 0.0 for total, square in zip(self.totals, squares, strict=True)
+        )
+        return float(known), float(unknown)
+
+    def take(self, index: Ints) -> Samples:
+        """Some of the samples."""
+        kind = self.kind[index]
+        n_unknown, n_correct = (int(np.count_nonzero(kind == which)) for which in (UNKNOWN_KIND, CORRECT))
+        return Samples(
+            self.y_true[index],
+            self.y_pred[index],
+            self.score[index],
+            kind,
+            self.unknown_label,
+            len(kind) - n_unknown,
+            n_correct,
+            n_unknown,
+            None if self.weight is None else self.weight[index],
+        )
 
     def triple(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """The triple with unknown samples marked by the default label, as any metric function takes it."""
@@ -104,6 +135,7 @@ def read_samples(
     *,
     unknown_label: Label = check.UNKNOWN,
     need_unknown: bool = True,
+    sample_weight: ArrayLike | None = None,
 ) -> Samples:
     """Check the triple and mark its samples."""
     unknown_label = check.as_label(unknown_label)
@@ -113,7 +145,22 @@ def read_samples(
     kind, n_correct, n_unknown = _mark_kinds(true, pred, unknown_label)
     n_known = len(kind) - n_unknown
     check.require_samples(n_known, n_unknown, unknown_label, unknown=need_unknown)
-    return Samples(true, pred, score, kind, unknown_label, n_known, n_correct, n_unknown)
+    weight = None if sample_weight is None else _as_weight(sample_weight, kind, need_unknown=need_unknown)
+    samples = Samples(true, pred, score, kind, unknown_label, n_known, n_correct, n_unknown, weight)
+    return samples if weight is None or weight.all() else samples.take(np.flatnonzero(weight))
+
+
+def _as_weight(sample_weight: ArrayLike, kind: NDArray[np.uint8], *, need_unknown: bool) -> NDArray[np.float64]:
+    weight = check.as_scores("sample_weight", sample_weight).astype(np.float64, copy=False)
+    check.check_same_length(y_true=kind, sample_weight=weight)
+    bad = np.flatnonzero(~((weight >= 0.0) & np.isfinite(weight)))
+    if len(bad):
+        raise ValueError(f"sample_weight is {weight[bad[0]]!r} for sample {bad[0]}; expected a finite number >= 0.")
+    unknown = kind == UNKNOWN_KIND
+    for side, chosen in (("known", ~unknown), ("unknown", unknown)):
+        if (side == "known" or need_unknown) and not weight[chosen].any():
+            raise ValueError(f"sample_weight is 0 for every {side} sample; the metric needs some of them.")
+    return weight
 
 
 def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> tuple[NDArray[np.uint8], int, int]:
@@ -150,12 +197,9 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
 
 
 def _chunks(n: int) -> list[slice]:
-    parts = n_threads() if n >= _THREADS_FROM else 1
+    parts = cores() if n >= _THREADS_FROM else 1
     edges = np.linspace(0, n, parts + 1).astype(int).tolist()
     return [slice(a, b) for a, b in pairwise(edges)]
-
-
-# --- counting pairs -------------------------------------------------------------------------------------
 
 
 def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
@@ -245,28 +289,29 @@ def _count_in_cells(
     return sum(int(r[0]) for r in results), sum(int(r[1]) for r in results)
 
 
-# --- ranking once, counting often -----------------------------------------------------------------------
-
-
 class RankTable(NamedTuple):
     """Accepted samples (score <= threshold) at every distinct threshold.
 
     Column 0 rejects every sample (threshold ``-inf``), the last column accepts every sample. The counts have
-    shape (..., T): leading axes, if any, are bootstrap replicates.
+    shape (..., T): leading axes, if any, are bootstrap replicates. Weighted samples and replicates count in fractions.
     """
 
     threshold: NDArray[np.float64]
-    known: Ints
-    correct: Ints
-    unknown: Ints
+    known: Counts
+    correct: Counts
+    unknown: Counts
 
     @property
-    def n_known(self) -> Ints:
+    def n_known(self) -> Counts:
         return self.known[..., -1]
 
     @property
-    def n_unknown(self) -> Ints:
+    def n_unknown(self) -> Counts:
         return self.unknown[..., -1]
+
+    def columns(self, chosen: Ints) -> RankTable:
+        """The table at some of its thresholds."""
+        return RankTable(self.threshold[chosen], *(counts[..., chosen] for counts in self[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +335,7 @@ class Ranking:
 
     @cached_property
     def table(self) -> RankTable:
-        """Counts of the data themselves."""
+        """Accepted samples at every threshold."""
         unknown = self.kind == UNKNOWN_KIND
         return RankTable(
             self.threshold,
@@ -305,8 +350,17 @@ class Ranking:
         sizes = np.diff(self.last, prepend=-1)
         return np.repeat(np.arange(1, len(self.last) + 1), sizes)
 
+    @cached_property
+    def weight(self) -> NDArray[np.float64] | None:
+        """Weight of each sample, in rank order, where there is one."""
+        return None if self.samples.weight is None else self.samples.weight[self.order]
+
     def at_thresholds(self, value: NDArray[Any]) -> NDArray[Any]:
-        """Running total, in rank order, of one ``value`` per sample, read at every threshold."""
+        """Running total, in rank order, of one ``value`` per sample times its weight, read at every threshold."""
+        return self.running(value if self.weight is None else value * self.weight)
+
+    def running(self, value: NDArray[Any]) -> NDArray[Any]:
+        """The same without weights."""
         total = np.cumsum(value, axis=-1, dtype=np.float64 if value.dtype.kind == "f" else np.int64)
         return np.concatenate([np.zeros_like(total[..., :1]), total[..., self.last]], axis=-1)
 
@@ -322,143 +376,25 @@ def rank(samples: Samples) -> Ranking:
     return Ranking(samples, order, last)
 
 
-# --- bootstrap by re-weighting --------------------------------------------------------------------------
-
-
-class Scratch:
-    """Arrays a thread uses again from block to block: fresh memory costs more than the work done in it."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, NDArray[Any]] = {}
-
-    def __call__(self, name: str, shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-        """An uninitialised array, valid until the next call with this name."""
-        array = self._arrays.get(name)
-        if array is None or array.shape != shape or array.dtype != dtype:
-            array = self._arrays[name] = np.empty(shape, dtype=dtype)
-        return array
-
-
-@dataclass(frozen=True, eq=False)
-class Resampling:
-    """Bootstrap multiplicities in blocks of replicates (rows) by samples (columns, in the order of ``stratum``).
-
-    Each stratum (known and unknown samples, say) is resampled apart, so every replicate keeps its size. Each draw is a
-    hash of (seed, replicate, position): blocks can be made in any order, in any thread and by either backend. A byte
-    holds a multiplicity: of up to 255 samples by necessity, of more with a probability beyond 1 - 1e-500.
-    """
-
-    stratum: NDArray[np.integer]
-    n_replicates: int
-    seed: int
-
-    @cached_property
-    def _strata(self) -> tuple[Ints, Ints]:
-        """Samples stratum by stratum, and where each stratum begins and ends."""
-        sizes = np.bincount(self.stratum)
-        return np.argsort(self.stratum, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
-
-    @property
-    def rows(self) -> int:
-        """Replicates per block: as many as keep a block small."""
-        return max(1, min(self.n_replicates, _CHUNK // (4 * len(self.stratum))))
-
-    def __len__(self) -> int:
-        return -(-self.n_replicates // self.rows)
-
-    def weights(self, block: int, scratch: Scratch) -> NDArray[np.uint8]:
-        """How often each replicate of a block draws each sample."""
-        first = block * self.rows
-        strata, bounds = self._strata
-        weights = scratch("weights", (min(self.rows, self.n_replicates - first), len(self.stratum)), np.uint8)
-        fast = fast_backend(len(self.stratum) * self.n_replicates // 64)
-        draw = _draw_weights_numpy if fast is None else fast.draw_weights
-        draw(np.uint64(self.seed), first, strata, bounds, weights)
-        return weights
-
-    def map(self, function: Callable[[NDArray[np.uint8], Scratch], NDArray[Any]]) -> NDArray[Any]:
-        """``function`` of the weights of every block, in threads, joined along the replicates (the first axis)."""
-        self._strata  # noqa: B018  computed once, before the threads ask for it
-        n_tasks = min(n_threads(), len(self))
-
-        def work(i: int) -> list[NDArray[Any]]:
-            scratch = Scratch()
-            return [function(self.weights(block, scratch), scratch) for block in range(i, len(self), n_tasks)]
-
-        parts = in_threads(work, n_tasks)
-        return np.concatenate([parts[b % n_tasks][b // n_tasks] for b in range(len(self))])
-
-
-def _draw_weights_numpy(seed: np.uint64, first: int, strata: Ints, bounds: Ints, weights: NDArray[np.uint8]) -> None:
-    rows, n = weights.shape
-    counter = np.arange(first * n, (first + rows) * n, dtype=np.uint64).reshape(rows, n)
-    z = seed + counter * np.uint64(0x9E3779B97F4A7C15)  # splitmix64
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    uniform = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    sizes = np.diff(bounds)
-    begin, size = np.repeat(bounds[:-1], sizes), np.repeat(sizes, sizes)
-    pick = (uniform * size).astype(np.int64) + begin
-    cells = strata[pick] + np.arange(rows)[:, None] * n
-    weights[:] = np.bincount(cells.ravel(), minlength=rows * n).reshape(rows, n)
-
-
-def weighted_table(ranking: Ranking, weights: NDArray[np.uint8], scratch: Scratch) -> RankTable:
-    """``ranking.table`` with every sample counted as often as a replicate drew it."""
-    fast = fast_backend(weights.size)
-    if fast is not None:
-        shape = (len(weights), len(ranking.last) + 1)
-        known, correct, unknown = (scratch(name, shape, np.int32) for name in ("known", "correct", "unknown"))
-        fast.accumulate(weights, ranking.kind, ranking.last, known, correct, unknown)
-        return RankTable(ranking.threshold, known, correct, unknown)
-    is_unknown = ranking.kind == UNKNOWN_KIND
-    return RankTable(
-        ranking.threshold,
-        ranking.at_thresholds(weights * ~is_unknown),
-        ranking.at_thresholds(weights * (ranking.kind == CORRECT)),
-        ranking.at_thresholds(weights * is_unknown),
-    )
-
-
-def average_precision_sum(positive: Ints, negative: Ints, *, from_top: bool) -> NDArray[np.float64]:
+def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool) -> NDArray[np.float64]:
     """Sum over the thresholds of precision times the number of positives gained.
 
     ``positive`` and ``negative`` count accepted samples at rising thresholds, (..., T). Alarms go to the accepted
     samples, or ``from_top`` to the rejected ones.
     """
-    fast = fast_backend(positive.size)
+    fast = fast_backend(positive.size) if positive.ndim == 1 else None
     if fast is not None:
-        rows = (counts.reshape(-1, counts.shape[-1]) for counts in (positive, negative))
-        total: NDArray[np.float64] = fast.average_precision(*rows, from_top)
-        return total.reshape(positive.shape[:-1])
+        return np.asarray(fast.average_precision(positive, negative, from_top))
     if from_top:
         hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
     else:
         hits, misses = positive[..., 1:], negative[..., 1:]
     # A replicate may draw no sample at the outermost scores: no alarm, and nothing gained.
-    terms = hits / np.maximum(hits + misses, 1) * np.diff(positive, axis=-1)
-    return np.asarray(np.cumsum(terms, axis=-1)[..., -1])  # in order, as the compiled loop adds
+    terms = hits / np.maximum(hits + misses, _TINY) * np.diff(positive, axis=-1)
+    return np.asarray(np.cumsum(terms)[-1] if terms.ndim == 1 else terms.sum(axis=-1))  # in order, as the loop adds
 
 
-def largest_gap(one: Ints, other: Ints) -> Ints:
+def largest_gap(one: Counts, other: Counts) -> Counts:
     """Largest difference of two cumulative shares, times both totals: max of one * other[-1] - other * one[-1]."""
-    fast = fast_backend(one.size)
-    if fast is not None:
-        rows = (counts.reshape(-1, counts.shape[-1]) for counts in (one, other))
-        gap: Ints = fast.largest_gap(*rows)
-        return gap.reshape(one.shape[:-1])
-    total, other_total = (counts[..., -1:].astype(np.int64) for counts in (one, other))
+    total, other_total = one[..., -1:], other[..., -1:]
     return np.asarray((one * other_total - other * total).max(axis=-1))
-
-
-def tally(weights: NDArray[np.uint8], cell: NDArray[np.integer], n_cells: int) -> Ints:
-    """Weighted number of samples in each cell, per replicate; negative cells are left out."""
-    counts = np.zeros((len(weights), n_cells), dtype=np.int64)
-    fast = fast_backend(weights.size)
-    if fast is not None:
-        fast.tally(weights, cell, counts)
-        return counts
-    inside = cell >= 0
-    for row, weight in zip(counts, weights, strict=True):
-        row += np.bincount(cell[inside], weights=weight[inside], minlength=n_cells).astype(np.int64)
-    return counts

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,210 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import (
-    CORRECT,
-    UNKNOWN_KIND,
-    Ints,
-    Ranking,
-    Samples,
-    fast_backend,
-    rank,
-    read_samples,
-)
+from openauc.metrics._kernel import CORRECT, Counts, read_samples
+from openauc.metrics.counts import DecisionCounts, RankedModel, check_threshold, counts_at, encode, ratio
 from openauc.metrics.curve import Curve, Floats
 
 Average = Literal["macro", "micro"]
 AusReading = Literal["precision", "accuracy"]
-_TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
-
-
-# --- counts ---------------------------------------------------------------------------------------------
-
-
-class Coded(NamedTuple):
-    """Samples with classes as positions 0..C-1 in ``classes``; -1 stands for unknown."""
-
-    samples: Samples
-    classes: NDArray[Any]
-    true: Ints
-    pred: Ints
-    class_size: Ints  # test samples of each known class
-
-
-def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
-    """Number the known classes: those given, else every class met in ``y_true`` or ``y_pred``."""
-    names = _classes_met(samples) if classes is None else np.unique(check.as_labels("classes", list(classes)))
-    if len(names) == 0:
-        raise ValueError("classes is empty; list every known class, or leave it out to use the classes met.")
-    if check.is_label(names, samples.unknown_label).any():
-        raise ValueError(f"classes contains the unknown label {samples.unknown_label!r}; list known classes only.")
-    true = _positions("y_true", samples.y_true, names, samples.unknown_label)
-    pred = _positions("y_pred", samples.y_pred, names, samples.unknown_label)
-    size = np.bincount(true + 1, minlength=len(names) + 1)[1:]
-    return Coded(samples, names, true, pred, size)
-
-
-def _classes_met(samples: Samples) -> NDArray[Any]:
-    labels = samples.y_true, samples.y_pred
-    size = _lookup_size(*labels)
-    if size is None:
-        found = np.union1d(*labels)
-        found = found[found >= 0] if found.dtype.kind == "i" else found
-    else:
-        met = np.zeros(size, dtype=bool)
-        for part in labels:
-            met[part] = True
-        found = np.flatnonzero(met[:-1])
-    return found[~check.is_label(found, samples.unknown_label)]
-
-
-def _lookup_size(*labels: NDArray[Any]) -> int | None:
-    """Size of a table indexed by these labels, -1 being its last entry; None where a table does not serve."""
-    if any(part.dtype.kind != "i" or len(part) == 0 or part.min() < -1 for part in labels):
-        return None
-    size = max(int(part.max()) for part in labels) + 2
-    return size if size <= 2 * len(labels[0]) + 1024 else None
-
-
-def _positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
-    """Position of each label in ``classes``, -1 for the unknown label."""
-    size = _lookup_size(labels, classes)
-    if size is not None and size == len(classes) + 1 and unknown_label == -1:
-        return labels.astype(np.int64, copy=False)  # all of 0 to C-1 are classes: labels are positions already
-    if size is None:
-        position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        position = np.where(classes[position] == labels, position, -2)
-        position[check.is_label(labels, unknown_label)] = -1
-    else:
-        lookup = np.full(size, -2, dtype=np.int64)
-        lookup[classes] = np.arange(len(classes))
-        if isinstance(unknown_label, int) and -1 <= unknown_label < size:
-            lookup[unknown_label] = -1
-        position = lookup[labels]
-    if position.min(initial=0) == -2:
-        stranger = labels[position == -2][0]
-        raise ValueError(
-            f"{name} contains {stranger.item()!r}, which is not among the given classes; list every known class "
-            f"in `classes` and mark unknown samples {unknown_label!r}."
-        )
-    return position
-
-
-class DecisionCounts(NamedTuple):
-    """Sufficient statistics of the (C+1)-class confusion matrix; i runs over the C known classes."""
-
-    n_classes: int
-    n_known: ArrayLike
-    n_unknown: ArrayLike
-    correct: ArrayLike  # sum_i TP_i: known samples accepted with the right class
-    accepted_known: ArrayLike
-    accepted_unknown: ArrayLike
-    precision_sum: ArrayLike  # sum_i TP_i / (TP_i + FP_i)
-    recall_sum: ArrayLike  # sum_i TP_i / (TP_i + FN_i)
-    fallout_sum: ArrayLike  # sum_i FP_i / (FP_i + TN_i)
-
-
-def counts_by_class(
-    true_positive: Ints,
-    predicted: Ints,
-    class_size: Ints,
-    accepted_unknown: Ints,
-    n_unknown: Ints | int,
-    *,
-    counted: NDArray[np.bool_] | None = None,
-) -> DecisionCounts:
-    """Counts from per-class numbers, class on the last axis; 0 / 0 counts 0.
-
-    Where only some classes are ``counted`` in the sums over classes, these stand for the others too.
-    """
-    n_known = class_size.sum(axis=-1)
-    n_classes = true_positive.shape[-1]
-    negative = np.asarray(n_known + n_unknown)[..., None] - class_size
-    accepted = predicted.sum(axis=-1)
-    share = 1.0 if counted is None else counted * (n_classes / np.maximum(counted.sum(axis=-1, keepdims=True), 1))
-    return DecisionCounts(
-        n_classes=n_classes,
-        n_known=n_known,
-        n_unknown=n_unknown,
-        correct=true_positive.sum(axis=-1),
-        accepted_known=accepted - accepted_unknown,
-        accepted_unknown=accepted_unknown,
-        precision_sum=(share * ratio(true_positive, predicted)).sum(axis=-1),
-        recall_sum=(share * ratio(true_positive, class_size)).sum(axis=-1),
-        fallout_sum=(share * ratio(predicted - true_positive, negative)).sum(axis=-1),
-    )
-
-
-def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
-    """``part / whole``, and 0 where both are 0."""
-    return np.asarray(part / np.maximum(whole, _TINY))
-
-
-def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
-    """Counts at one threshold."""
-    accepted = (coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0)
-    unknown = coded.samples.kind == UNKNOWN_KIND
-    n_classes = len(coded.classes)
-    return counts_by_class(
-        np.bincount(coded.true[accepted & (coded.samples.kind == CORRECT)], minlength=n_classes),
-        np.bincount(coded.pred[accepted], minlength=n_classes),
-        coded.class_size,
-        np.count_nonzero(accepted & unknown),  # type: ignore[arg-type]
-        coded.samples.n_unknown,
-    )
-
-
-def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
-    """Counts at every column of ``ranking.table``, in one pass over the ranked samples.
-
-    Accepting one more sample changes TP_i / (TP_i + FP_i) of one class only, so the macro sums are running totals
-    of such changes.
-    """
-    n_known, n_unknown = coded.samples.n_known, coded.samples.n_unknown
-    pred = coded.pred[ranking.order]
-    size = np.maximum(coded.class_size, 1)
-    negative = n_known + n_unknown - coded.class_size
-    fast = fast_backend(len(pred))
-    totals: tuple[NDArray[Any], ...] = (
-        _running_totals(ranking, pred, size, negative)
-        if fast is None
-        else fast.running_totals(pred, ranking.kind, ranking.last, size, negative)
-    )
-    return DecisionCounts(len(coded.classes), n_known, n_unknown, *totals)
-
-
-def _running_totals(ranking: Ranking, pred: Ints, size: Ints, negative: Ints) -> tuple[NDArray[Any], ...]:
-    """The last six fields of ``DecisionCounts`` at every threshold."""
-    accepted, correct = pred >= 0, ranking.kind == CORRECT
-    unknown = accepted & (ranking.kind == UNKNOWN_KIND)
-    values = (
-        correct,
-        accepted & ~unknown,
-        unknown,
-        _precision_changes(pred, correct, len(size)),
-        correct / size[pred],
-        (accepted & ~correct) / negative[pred],
-    )
-    return tuple(ranking.at_thresholds(value) for value in values)
-
-
-def _precision_changes(pred: Ints, correct: NDArray[np.bool_], n_classes: int) -> Floats:
-    """By how much accepting each sample, in rank order, changes the precision of its predicted class."""
-    small = pred.astype(np.uint16) if n_classes < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
-    by_class = np.argsort(small, kind="stable")
-    size = np.bincount(pred[pred >= 0], minlength=n_classes)
-    by_class = by_class[: size.sum()] if small is not pred else by_class[len(pred) - size.sum() :]
-    start = np.repeat(np.cumsum(size) - size, size)
-    accepted = np.arange(len(by_class)) - start + 1
-    hits = np.cumsum(correct[by_class], dtype=np.int64)
-    precision = (hits - (hits - correct[by_class])[start]) / accepted
-    previous = np.where(accepted > 1, np.roll(precision, 1), 0.0)
-    change = np.zeros(len(pred))
-    change[by_class] = precision - previous
-    return change
-
-
-# --- formulas on counts ---------------------------------------------------------------------------------
 
 
 def _accepted(counts: DecisionCounts) -> NDArray[Any]:
@@ -297,15 +98,13 @@ DECISION_METRICS: Mapping[str, Callable[[DecisionCounts], Floats]] = {
 """Metrics that need a threshold, by name; higher is better for each."""
 
 
-# --- public functions of the triple ---------------------------------------------------------------------
-
-
 def closed_set_accuracy(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     open_score: ArrayLike | None = None,
     *,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Share of the known samples whose predicted class is right, nothing being rejected.
 
@@ -313,14 +112,18 @@ def closed_set_accuracy(
     0.6666666666666666
     """
     score = np.zeros(len(check.as_labels("y_true", y_true))) if open_score is None else open_score
-    samples = read_samples(y_true, y_pred, score, unknown_label=unknown_label, need_unknown=False)
-    return samples.n_correct / samples.n_known
+    samples = read_samples(
+        y_true, y_pred, score, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
+    )
+    if samples.weight is None:
+        return samples.n_correct / samples.n_known
+    return float(samples.weight[samples.kind == CORRECT].sum() / samples.totals[0])
 
 
 class Confusion(NamedTuple):
     """Counts ``matrix[i, j]`` of samples of class ``labels[i]`` predicted ``labels[j]``; the last is unknown."""
 
-    matrix: Ints
+    matrix: Counts
     labels: tuple[Label, ...]
 
 
@@ -332,27 +135,20 @@ def confusion_matrix(
     threshold: float,
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> Confusion:
     """The (C+1)-class confusion matrix when samples with score > ``threshold`` are rejected.
 
     >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5).matrix.tolist()
     [[1, 0, 0], [1, 0, 1], [0, 1, 0]]
     """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
     coded = encode(samples, classes)
     size = len(coded.classes) + 1
     decided = np.where(samples.score > check_threshold(threshold), -1, coded.pred)
     cells = (coded.true % size) * size + decided % size  # -1 % size: the last row and column
-    matrix = np.bincount(cells, minlength=size * size).reshape(size, size)
+    matrix = np.bincount(cells, weights=samples.weight, minlength=size * size).reshape(size, size)
     return Confusion(matrix, (*coded.classes.tolist(), unknown_label))
-
-
-def check_threshold(threshold: float) -> np.float64:
-    """A threshold is any number but NaN; as a numpy scalar it is not rounded to the type of the scores."""
-    value = np.float64(threshold)
-    if np.isnan(value):
-        raise ValueError("threshold is NaN; pass a number (use threshold_sweep or choose_threshold to find one).")
-    return value
 
 
 def open_set_f_score(
@@ -364,6 +160,7 @@ def open_set_f_score(
     average: Average = "macro",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Open-set F-score: harmonic mean of precision and recall of the known classes at a threshold.
 
@@ -376,7 +173,7 @@ def open_set_f_score(
     0.3333333333333333
     """
     check.check_choice("average", average, ("macro", "micro"))
-    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label)
+    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label, sample_weight)
     return float(f_score_of(counts, average))
 
 
@@ -389,6 +186,7 @@ def youden_index(
     average: Average = "macro",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Youden's index of the known classes at a threshold, :math:`J = TPR_k + TNR_k - 1`.
 
@@ -396,7 +194,7 @@ def youden_index(
     0.08333333333333337
     """
     check.check_choice("average", average, ("macro", "micro"))
-    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label)
+    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label, sample_weight)
     return float(youden_of(counts, average))
 
 
@@ -410,6 +208,7 @@ def normalized_accuracy(
     aus: AusReading = "precision",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Normalized accuracy at a threshold, :math:`\lambda\,AKS + (1 - \lambda)\,AUS`.
 
@@ -422,7 +221,7 @@ def normalized_accuracy(
     """
     check.check_fraction("weight", weight)
     check.check_choice("aus", aus, ("precision", "accuracy"))
-    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label)
+    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label, sample_weight)
     return float(normalized_accuracy_of(counts, weight, aus))
 
 
@@ -433,13 +232,14 @@ def unknown_tpr(
     *,
     threshold: float,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Share of the unknown samples that are rejected at ``threshold``.
 
     >>> unknown_tpr([0, -1, -1], [0, 0, 0], [0.1, 0.4, 0.9], threshold=0.5)
     0.5
     """
-    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label)
+    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label, sample_weight)
     return float(unknown_tpr_of(counts))
 
 
@@ -450,13 +250,14 @@ def unknown_fpr(
     *,
     threshold: float,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Share of the known samples that are rejected at ``threshold``.
 
     >>> unknown_fpr([0, 0, -1], [0, 0, 0], [0.1, 0.7, 0.9], threshold=0.5)
     0.5
     """
-    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label)
+    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label, sample_weight)
     return float(unknown_fpr_of(counts))
 
 
@@ -467,12 +268,10 @@ def _counts(
     threshold: float,
     classes: Sequence[Label] | None,
     unknown_label: Label,
+    sample_weight: ArrayLike | None,
 ) -> DecisionCounts:
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
     return counts_at(encode(samples, classes), check_threshold(threshold))
-
-
-# --- every threshold at once ----------------------------------------------------------------------------
 
 
 class Best(NamedTuple):
@@ -534,6 +333,7 @@ def threshold_sweep(
     aus: AusReading = "precision",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> ThresholdSweep:
     """F-score, Youden's index and normalized accuracy at every distinct threshold, in O(N log N).
 
@@ -545,19 +345,14 @@ def threshold_sweep(
     """
     check.check_fraction("weight", weight)
     check.check_choice("aus", aus, ("precision", "accuracy"))
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    return sweep_of(rank(samples), encode(samples, classes), weight, aus)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
+    return sweep_of(RankedModel(samples, classes), weight, aus)
 
 
-def sweep_of(ranking: Ranking, coded: Coded, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
-    """Sweep over ranked samples."""
-    counts = counts_over_thresholds(ranking, coded)
-    counts = counts._replace(  # converted once rather than in every formula
-        correct=np.asarray(counts.correct, dtype=np.float64),
-        accepted_known=np.asarray(counts.accepted_known, dtype=np.float64),
-        accepted_unknown=np.asarray(counts.accepted_unknown, dtype=np.float64),
-    )
-    formulas = dict(DECISION_METRICS)
-    formulas["normalized_accuracy"] = partial(normalized_accuracy_of, weight=weight, aus=aus)
-    values = {name: formula(counts) for name, formula in formulas.items()}
-    return ThresholdSweep(ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)
+def sweep_of(model: RankedModel, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
+    """Sweep over the samples of a model."""
+    counts = model.counts
+    values = {name: model.over_thresholds(formula) for name, formula in DECISION_METRICS.items()}
+    if (weight, aus) != (0.5, "precision"):
+        values["normalized_accuracy"] = normalized_accuracy_of(counts, weight, aus)
+    return ThresholdSweep(model.ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)

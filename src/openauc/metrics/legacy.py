@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
 from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, RankTable, Samples, rank, read_samples
+from openauc.metrics.counts import RankedModel, ratio
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import ThresholdSweep, encode, ratio, sweep_of
+from openauc.metrics.decision import ThresholdSweep, sweep_of
 from openauc.metrics.ranking import (
     auroc_of,
     average_precision,
@@ -34,9 +35,6 @@ from openauc.metrics.ranking import (
 
 _MASK_MARGIN = 1e-5  # by how much the OpenAUC code lifts misclassified known samples above every unknown one
 _GRID = np.arange(1, 100) * 0.01  # the thresholds of its F-scores, on the scale of the sigmoid
-
-
-# --- ARPL, also used by Vaze ----------------------------------------------------------------------------
 
 
 def arpl_oscr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
@@ -161,9 +159,6 @@ def _trapezoid_precision_recall(hits: Ints, alarms: Ints) -> float:
     return float(np.trapezoid(ratio(hits, alarms), hits) / hits[-1])
 
 
-# --- Vaze -----------------------------------------------------------------------------------------------
-
-
 def vaze_error_at_tpr(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -206,9 +201,6 @@ def vaze_aupr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, un
     0.8333333333333333
     """
     return average_precision(y_true, y_pred, open_score, unknown_label=unknown_label)
-
-
-# --- OpenAUC --------------------------------------------------------------------------------------------
 
 
 def openauc_code_score(
@@ -272,7 +264,7 @@ def openauc_code_f_scores(
     """
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
     squashed = replace(samples, score=_float32_sigmoid(samples.score))
-    sweep = sweep_of(rank(squashed), encode(squashed, classes))
+    sweep = sweep_of(RankedModel(squashed, classes))
     column = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
     pooled, averaged = (sweep.values[name][column] for name in ("micro_f_score", "macro_f_score"))
     return GridFScores(
@@ -287,9 +279,6 @@ def _float32_sigmoid(score: NDArray[Any]) -> Floats:
     """1 / (1 + exp(-score)) in float32, returned as float64 like the lists the public code passes on."""
     with np.errstate(over="ignore"):  # exp(-score) = inf is what makes scores below -88.7 exactly 0
         return np.asarray(1.0 / (1.0 + np.exp(-score.astype(np.float32))), dtype=np.float64)
-
-
-# --- all of them beside the exact metrics ---------------------------------------------------------------
 
 
 class Legacy(NamedTuple):
@@ -420,11 +409,11 @@ def explain(
     arpl_oscr 0.417, openauc 0.500, -0.083
     """
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    ranking = rank(samples)
-    sweep = sweep_of(ranking, encode(samples))
+    model = RankedModel(samples)
+    sweep = sweep_of(model)
     rows = []
     for name, legacy in LEGACY.items():
         value = legacy.function(y_true, y_pred, open_score, unknown_label=unknown_label)
-        exact_value = float(legacy.exact_of(ranking.table, sweep))
+        exact_value = float(legacy.exact_of(model.ranking.table, sweep))
         rows.append(LegacyRow(name, value, legacy.exact, exact_value, value - exact_value, legacy.why))
     return rows

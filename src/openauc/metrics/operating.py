@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
 from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, Samples, rank, read_samples
-from openauc.metrics.decision import check_threshold, encode, sweep_of
+from openauc.metrics.counts import RankedModel, check_threshold
+from openauc.metrics.decision import sweep_of
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
 _ROUNDING = 1e-12  # relative: 20 * 0.55 must count as 11, not as a little more
@@ -120,10 +121,7 @@ def choose_threshold(
     samples = read_samples(
         y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=target != "known_acceptance"
     )
-    # What the classifier itself calls unknown is rejected at every threshold.
-    abstained = check.is_label(samples.y_pred, samples.unknown_label)
-    if abstained.any():
-        samples = replace(samples, score=np.where(abstained, np.inf, samples.score))
+    samples = _abstaining_last(samples)
     ranking = rank(samples)
     if guaranteed:
         assert value is not None
@@ -137,8 +135,19 @@ def choose_threshold(
         expected = expected_cost(ranking.table, price)
         column = int(np.argmin(expected))
         return _point(ranking, ranking.threshold[column], target=target, objective=float(expected[column]), costs=price)
-    best = sweep_of(ranking, encode(samples)).best(target)
+    best = sweep_of(RankedModel(samples)).best(target)
     return _point(ranking, best.threshold, target=target, objective=best.value)
+
+
+def _abstaining_last(samples: Samples) -> Samples:
+    """What the classifier itself calls unknown is rejected at every threshold."""
+    abstained = check.is_label(samples.y_pred, samples.unknown_label)
+    return replace(samples, score=np.where(abstained, np.inf, samples.score)) if abstained.any() else samples
+
+
+def acceptance_threshold(samples: Samples, share: float) -> float:
+    """Threshold of ``choose_threshold`` for the target "known_acceptance"."""
+    return _guaranteed(_abstaining_last(samples), "known_acceptance", share, None)[0]
 
 
 def expected_cost(table: RankTable, costs: Costs) -> NDArray[np.float64]:

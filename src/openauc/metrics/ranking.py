@@ -8,7 +8,7 @@ formula serves the data and, through leading axes, all bootstrap replicates at o
 from __future__ import annotations
 
 import warnings
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
 from openauc.metrics._kernel import (
-    CORRECT,
-    UNKNOWN_KIND,
-    Ints,
-    Ranking,
+    Counts,
     RankTable,
     Samples,
     average_precision_sum,
@@ -33,6 +30,7 @@ from openauc.metrics.curve import Curve, Floats, segment_areas
 Ties = Literal["half", "strict"]
 Side = Literal["unknown", "known"]
 _ROUNDING = 1e-14  # relative: 0.55 * 20 must count as 11, not as a little more
+_SUM_ROUNDING = 1e-12  # the same where counts are sums of weights
 
 
 class ScoreDirectionWarning(UserWarning):
@@ -59,18 +57,15 @@ def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
         )
 
 
-# --- formulas on counts ---------------------------------------------------------------------------------
-
-
-def _ranked_pairs(below: Ints, unknown: Ints, ties: Ties) -> Floats:
-    """Share of pairs ranked right; ``below`` counts the known samples that take part, accepted so far."""
-    new_unknown = np.diff(unknown, axis=-1).astype(np.int64)  # a product of two counts needs the room
+def _ranked_pairs(below: Counts, unknown: Counts, ties: Ties) -> Floats:
+    """Twice the credit of the pairs; ``below`` counts the known samples that take part, accepted so far."""
+    new_unknown = np.diff(unknown, axis=-1)
     less = (new_unknown * below[..., :-1]).sum(axis=-1)
     equal = (new_unknown * np.diff(below, axis=-1)).sum(axis=-1)
     return np.asarray(_double_credit(less, equal, ties))
 
 
-def _double_credit(less: Ints | int, equal: Ints | int, ties: Ties) -> Ints | int:
+def _double_credit(less: Counts | int, equal: Counts | int, ties: Ties) -> Counts | int:
     """Twice the credit of the pairs: ties earn half, or nothing."""
     return 2 * less + equal if ties == "half" else 2 * less
 
@@ -97,48 +92,70 @@ def accuracy_of(table: RankTable) -> Floats:
 def column_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
     """Column with the fewest false alarms among those that find at least the share ``tpr`` of the positives."""
     if positive == "unknown":
-        needed = np.ceil(tpr * table.n_unknown * (1.0 - _ROUNDING))
-        return _columns_up_to(table.unknown, table.n_unknown - needed) - 1
-    needed = np.ceil(tpr * table.n_known * (1.0 - _ROUNDING))
-    return _columns_up_to(table.known, needed - 1)
+        return _columns_up_to(table.unknown, table.n_unknown - _needed(tpr, table.n_unknown)) - 1
+    return _columns_up_to(table.known, _needed(tpr, table.n_known), side="left")
 
 
 def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
     """Last column that accepts at most the share ``fpr`` of the unknown samples."""
-    allowed = np.floor(fpr * table.n_unknown * (1.0 + _ROUNDING))
-    return _columns_up_to(table.unknown, allowed) - 1
+    if table.unknown.dtype.kind == "f":
+        return _columns_up_to(table.unknown, fpr * table.n_unknown * (1.0 + _SUM_ROUNDING)) - 1
+    return _columns_up_to(table.unknown, np.floor(fpr * table.n_unknown * (1.0 + _ROUNDING))) - 1
 
 
-def _columns_up_to(counts: Ints, limit: Floats) -> NDArray[np.intp]:
-    """How many columns hold a count <= limit; counts never fall along a row."""
+def _needed(share: float, total: Counts) -> Floats:
+    """How many of ``total`` are at least the share."""
+    if total.dtype.kind == "f":
+        return np.asarray(share * total * (1.0 - _SUM_ROUNDING))
+    return np.asarray(np.ceil(share * total * (1.0 - _ROUNDING)))
+
+
+def _columns_up_to(counts: Counts, limit: Floats, side: Literal["left", "right"] = "right") -> NDArray[np.intp]:
+    """How many columns hold a count <= limit, or with ``side="left"`` < limit; counts never fall along a row."""
     whole = np.ravel(limit).astype(counts.dtype)  # another type would make searchsorted convert whole rows
     rows = zip(counts.reshape(-1, counts.shape[-1]), whole, strict=True)
-    found = [np.searchsorted(row, most, side="right") for row, most in rows]
+    found = [np.searchsorted(row, most, side=side) for row, most in rows]
     return np.array(found, dtype=np.intp).reshape(counts.shape[:-1])
 
 
-def _take(counts: Ints, column: NDArray[np.intp]) -> Ints:
-    return np.take_along_axis(counts, column[..., None], axis=-1)[..., 0]
+def at_column(counts: Counts, column: ArrayLike) -> Counts:
+    """Entry of each row in its column."""
+    chosen = np.broadcast_to(column, counts.shape[:-1])
+    return np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
 
 
 def fpr_at_tpr_of(table: RankTable, tpr: float = 0.95, positive: Side = "unknown") -> Floats:
     """False positive rate at the column of ``column_at_tpr``."""
     column = column_at_tpr(table, tpr, positive)
     if positive == "unknown":
-        return 1.0 - _take(table.known, column) / table.n_known
-    return _take(table.unknown, column) / table.n_unknown
+        return fpr_at(table, column)
+    return at_column(table.unknown, column) / table.n_unknown
+
+
+def fpr_at(table: RankTable, column: ArrayLike) -> Floats:
+    """Share of the known samples rejected at a column."""
+    return np.asarray(1.0 - at_column(table.known, column) / table.n_known)
 
 
 def error_at_tpr_of(table: RankTable, tpr: float = 0.95) -> Floats:
     """Share of all samples on the wrong side at the column of ``column_at_tpr``."""
-    column = column_at_tpr(table, tpr)
-    wrong = table.n_known - _take(table.known, column) + _take(table.unknown, column)
-    return wrong / (table.n_known + table.n_unknown)
+    return error_at(table, column_at_tpr(table, tpr))
+
+
+def error_at(table: RankTable, column: ArrayLike) -> Floats:
+    """Share of all samples on the wrong side at a column."""
+    wrong = table.n_known - at_column(table.known, column) + at_column(table.unknown, column)
+    return np.asarray(wrong / (table.n_known + table.n_unknown))
 
 
 def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
     """Correct classification rate at the column of ``column_at_fpr``."""
-    return _take(table.correct, column_at_fpr(table, fpr)) / table.n_known
+    return ccr_at(table, column_at_fpr(table, fpr))
+
+
+def ccr_at(table: RankTable, column: ArrayLike) -> Floats:
+    """Share of the known samples accepted with the right class at a column."""
+    return np.asarray(at_column(table.correct, column) / table.n_known)
 
 
 def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats:
@@ -160,18 +177,15 @@ def detection_accuracies(table: RankTable) -> Floats:
     return 0.5 * (accepted + rejected)
 
 
-def detection_accuracy_at(table: RankTable, column: int) -> Floats:
-    """The same at one threshold."""
-    at_threshold = RankTable(
-        table.threshold,
-        table.known[..., [column, -1]],
-        table.correct[..., [column, -1]],
-        table.unknown[..., [column, -1]],
-    )
-    return detection_accuracies(at_threshold)[..., 0]
+def best_detection_column(table: RankTable) -> NDArray[np.intp]:
+    """The first column with the largest detection accuracy."""
+    return np.asarray(np.argmax(detection_accuracies(table), axis=-1))
 
 
-# --- public functions of the triple ---------------------------------------------------------------------
+def detection_accuracy_at(table: RankTable, column: ArrayLike) -> Floats:
+    """Mean of the share of known accepted and of unknown rejected at a column."""
+    accepted = at_column(table.known, column) / table.n_known
+    return np.asarray(0.5 * (accepted + (1.0 - at_column(table.unknown, column) / table.n_unknown)))
 
 
 def openauc_score(
@@ -183,6 +197,7 @@ def openauc_score(
     max_ofpr: float | None = None,
     min_ofpr: float = 0.0,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Probability that a known sample is classified correctly and ranked below an unknown one.
 
@@ -206,6 +221,8 @@ def openauc_score(
         count; divided by the width of the range, so that 1 stays perfect.
     unknown_label
         The label of unknown samples.
+    sample_weight
+        (N,) how often each sample counts; a pair counts as often as the product of its two weights.
 
     Examples
     --------
@@ -216,7 +233,7 @@ def openauc_score(
     """
     check.check_choice("ties", ties, ("half", "strict"))
     low, high = ofpr_range(min_ofpr, max_ofpr)
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
     if (low, high) == (0.0, 1.0):
         value = _pair_score(samples, ties, with_wrong=False)
     else:
@@ -236,6 +253,9 @@ def ofpr_range(min_ofpr: float, max_ofpr: float | None) -> tuple[float, float]:
 
 
 def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool) -> float:
+    if samples.weight is not None:
+        table = rank(samples).table
+        return float(auroc_of(table, ties) if with_wrong else openauc_of(table, ties))
     less, equal = count_pairs(samples, with_wrong=with_wrong)
     return float(_double_credit(less, equal, ties) / (2.0 * samples.n_known * samples.n_unknown))
 
@@ -247,6 +267,7 @@ def auroc_score(
     *,
     ties: Ties = "half",
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Probability that an unknown sample is ranked above a known one; ``y_pred`` plays no part.
 
@@ -254,18 +275,29 @@ def auroc_score(
     0.8333333333333334
     """
     check.check_choice("ties", ties, ("half", "strict"))
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
     value = _pair_score(samples, ties, with_wrong=True)
     if value < 0.5:
         warn_if_reversed(value if ties == "half" else _pair_score(samples, "half", with_wrong=True))
     return value
 
 
-def _table(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, unknown_label: Label) -> RankTable:
-    return rank(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)).table
+def _table(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, unknown_label: Label, sample_weight: ArrayLike | None
+) -> RankTable:
+    return rank(
+        read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
+    ).table
 
 
-def oscr_curve(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> Curve:
+def oscr_curve(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
+) -> Curve:
     """Open-set classification rate: COTPR(t) = P[r <= t, y = h] against OFPR(t) = P[r <= t | unknown].
 
     Starts at (0, 0), where everything is rejected, ends at (1, closed-set accuracy). Its area is
@@ -275,7 +307,7 @@ def oscr_curve(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, u
     >>> curve.y[-1].item(), curve.area()
     (0.6666666666666666, 0.5)
     """
-    return oscr_of(_table(y_true, y_pred, open_score, unknown_label))
+    return oscr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight))
 
 
 def oscr_of(table: RankTable) -> Curve:
@@ -284,7 +316,14 @@ def oscr_of(table: RankTable) -> Curve:
     return Curve(x, y, table.threshold, "unknown accepted (OFPR)", "known correct and accepted (COTPR)")
 
 
-def roc_curve(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> Curve:
+def roc_curve(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
+) -> Curve:
     """Share of unknown samples rejected (TPR) against the share of known samples rejected (FPR).
 
     From (0, 0), where everything is accepted, to (1, 1), where everything is rejected.
@@ -292,7 +331,7 @@ def roc_curve(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, un
     >>> roc_curve([0, 0, -1], [0, 0, 0], [1.0, 3.0, 2.0]).x.tolist()
     [0.0, 0.5, 0.5, 1.0]
     """
-    return roc_of(_table(y_true, y_pred, open_score, unknown_label))
+    return roc_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight))
 
 
 def roc_of(table: RankTable) -> Curve:
@@ -309,6 +348,7 @@ def fpr_at_tpr(
     tpr: float = 0.95,
     positive: Side = "unknown",
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Smallest false positive rate among the thresholds whose true positive rate is at least ``tpr``.
 
@@ -321,7 +361,7 @@ def fpr_at_tpr(
     """
     check.check_fraction("tpr", tpr)
     check.check_choice("positive", positive, ("unknown", "known"))
-    return float(fpr_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label), tpr, positive))
+    return float(fpr_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), tpr, positive))
 
 
 def error_at_tpr(
@@ -331,6 +371,7 @@ def error_at_tpr(
     *,
     tpr: float = 0.95,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Share of *all* samples, known and unknown, on the wrong side where the unknown TPR reaches ``tpr``.
 
@@ -341,7 +382,7 @@ def error_at_tpr(
     0.3333333333333333
     """
     check.check_fraction("tpr", tpr)
-    return float(error_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label), tpr))
+    return float(error_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), tpr))
 
 
 def average_precision(
@@ -351,6 +392,7 @@ def average_precision(
     *,
     positive: Side = "unknown",
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Area under the precision-recall steps of detecting the ``positive`` side (AUPR-out, AUPR-in).
 
@@ -358,18 +400,23 @@ def average_precision(
     0.8333333333333333
     """
     check.check_choice("positive", positive, ("unknown", "known"))
-    return float(average_precision_of(_table(y_true, y_pred, open_score, unknown_label), positive))
+    return float(average_precision_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), positive))
 
 
 def detection_accuracy(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Best mean of the share of known samples accepted and of unknown samples rejected.
 
     >>> detection_accuracy([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
     0.75
     """
-    return float(detection_accuracy_of(_table(y_true, y_pred, open_score, unknown_label)))
+    return float(detection_accuracy_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight)))
 
 
 def ccr_at_fpr(
@@ -379,6 +426,7 @@ def ccr_at_fpr(
     *,
     fpr: float = 0.1,
     unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Correct classification rate at the last threshold that accepts at most ``fpr`` of the unknown samples.
 
@@ -388,7 +436,7 @@ def ccr_at_fpr(
     0.6666666666666666
     """
     check.check_fraction("fpr", fpr, zero=True)
-    return float(ccr_at_fpr_of(_table(y_true, y_pred, open_score, unknown_label), fpr))
+    return float(ccr_at_fpr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), fpr))
 
 
 def acc_times_auc_of(table: RankTable) -> Floats:
@@ -402,18 +450,28 @@ def acc_plus_auc_of(table: RankTable) -> Floats:
 
 
 def acc_times_auc(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Closed-set accuracy times AUROC: an aggregate that Proposition 3 shows to be blind to their coupling.
 
     >>> acc_times_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     0.5555555555555556
     """
-    return float(acc_times_auc_of(_table(y_true, y_pred, open_score, unknown_label)))
+    return float(acc_times_auc_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight)))
 
 
 def acc_plus_auc(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Closed-set accuracy plus AUROC, in [0, 2].
 
@@ -423,71 +481,7 @@ def acc_plus_auc(
     >>> acc_plus_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     1.5
     """
-    return float(acc_plus_auc_of(_table(y_true, y_pred, open_score, unknown_label)))
+    return float(acc_plus_auc_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight)))
 
 
 pointwise_sum = acc_plus_auc
-
-
-# --- placements: the two-sample U-statistic, sample by sample ----------------------------------------------
-
-
-class Placements(NamedTuple):
-    """Contribution of every known and of every unknown sample to a pairwise metric.
-
-    The mean of ``known`` is the metric (up to the linearisation of a partial range), and its variance is
-    var(known) / N_k + var(unknown) / N_u. Both are in the order of the samples, so that two models on the same
-    samples can be compared pair by pair.
-    """
-
-    known: Floats
-    unknown: Floats
-
-
-def openauc_placements(
-    ranking: Ranking, ties: Ties = "half", low: float = 0.0, high: float = 1.0, *, with_wrong: bool = False
-) -> Placements:
-    r"""Placements of (partial) OpenAUC, or of AUROC ``with_wrong``.
-
-    Since OFPR is the distribution function F of unknown scores and COTPR that (G) of correct known ones,
-
-    .. math:: \frac{1}{b - a} \int_a^b G(F^{-1}(x)) dx = \frac{1}{b - a} E_k[c \, (b - \mathrm{clip}(F(r_k), a, b))],
-
-    whose influence functions are the integrand for a known sample and clip(G(r_u), G_a, G_b) for an unknown one
-    (Dodd and Pepe 2003); a = 0, b = 1 gives DeLong's components.
-    """
-    table, column = ranking.table, ranking.group
-    below = table.known if with_wrong else table.correct
-    credit = 0.5 if ties == "half" else 1.0  # share of its own tie group that a known sample counts as below it
-    ofpr = (table.unknown[:-1] + credit * np.diff(table.unknown)) / table.n_unknown
-    cotpr = (below[:-1] + (1.0 - credit) * np.diff(below)) / table.n_known
-    curve = Curve(table.unknown / table.n_unknown, below / table.n_known, table.threshold)
-    bottom, top = (0.0, 1.0) if (low, high) == (0.0, 1.0) else curve.at([low, high])
-    per_known = (high - np.clip(ofpr, low, high)) / (high - low)
-    per_unknown = (np.clip(cotpr, bottom, top) - bottom) / (high - low)
-
-    value = np.empty(len(column))
-    counted = 1.0 if with_wrong else ranking.kind == CORRECT
-    unknown = ranking.kind == UNKNOWN_KIND
-    value[ranking.order] = np.where(unknown, per_unknown[column - 1], per_known[column - 1] * counted)
-    is_unknown = ranking.samples.kind == UNKNOWN_KIND
-    return Placements(value[~is_unknown], value[is_unknown])
-
-
-def accuracy_placements(ranking: Ranking) -> Placements:
-    """Placements of the closed-set accuracy: unknown samples do not matter."""
-    kind = ranking.samples.kind
-    return Placements((kind[kind != UNKNOWN_KIND] == CORRECT).astype(np.float64), np.zeros(ranking.samples.n_unknown))
-
-
-def acc_plus_auc_placements(ranking: Ranking) -> Placements:
-    """Placements of a sum: the sum of the placements."""
-    accuracy, auroc = accuracy_placements(ranking), openauc_placements(ranking, with_wrong=True)
-    return Placements(accuracy.known + auroc.known, accuracy.unknown + auroc.unknown)
-
-
-def acc_times_auc_placements(ranking: Ranking) -> Placements:
-    """Placements of a product, to first order (delta method)."""
-    accuracy, auroc = accuracy_placements(ranking), openauc_placements(ranking, with_wrong=True)
-    acc, auc = accuracy.known.mean(), auroc.known.mean()
-    return Placements(auc * accuracy.known + acc * auroc.known - acc * auc, acc * auroc.unknown)

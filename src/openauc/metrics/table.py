@@ -1,53 +1,87 @@
-"""METRICS: every metric of ``evaluate()`` by name."""
+"""Kinds of metrics, and METRICS: every metric of ``evaluate()`` by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from openauc.metrics import decision, ranking
-from openauc.metrics._kernel import Ranking, RankTable
+from openauc.metrics import decision, influence, ranking
+from openauc.metrics._kernel import RankTable
+from openauc.metrics.counts import DecisionCounts
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import DecisionCounts, WeightedRate
-from openauc.metrics.ranking import Placements, Ties
+from openauc.metrics.decision import WeightedRate
+from openauc.metrics.influence import Influence
+from openauc.metrics.ranking import Ties
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A function of the triple, its direction, and, for shipped metrics, the same formula on counts.
+    """A plain function of the triple, and its direction: all that a metric of one's own needs.
 
-    ``Metric(function=f)`` is all a metric of one's own needs; the other fields let ``evaluate`` share one sort among
-    all metrics and find intervals without calling ``function`` again and again.
+    The kinds below say more of a metric, so that ``evaluate`` shares one sort among all of them and finds intervals
+    without calling ``function`` again and again.
 
+    >>> import numpy as np
     >>> rejected = Metric(function=lambda y_true, y_pred, open_score: float(np.mean(np.asarray(open_score) > 0)))
     >>> rejected.function([0, -1], [0, 0], [-1.0, 1.0]), rejected.better
     (0.5, 'higher')
     """
 
-    function: Callable[[ArrayLike, ArrayLike, ArrayLike], float]
+    function: Callable[..., float]
+    """Of the triple, and of ``sample_weight`` where samples are weighted."""
     better: Literal["higher", "lower"] = "higher"
     label: str = ""
-    of_table: Callable[[RankTable], Floats] | None = None
-    """The formula on counts (leading axes: bootstrap replicates)."""
-    column: Callable[[RankTable], NDArray[np.intp]] | None = None
-    """Column of the table whose threshold the value belongs to."""
-    at_column: Callable[[RankTable, int], Floats] | None = None
-    """The value at a given column, where ``column`` is a maximiser: the bootstrap then holds the column."""
-    decision: Callable[[DecisionCounts], Floats] | None = None
-    """The formula at a threshold; the value reported is the best over all thresholds."""
-    placements: Callable[[Ranking], Placements] | None = None
-    """Components of the analytic variance."""
-    rates: Callable[[DecisionCounts], tuple[WeightedRate, ...]] | None = None
-    """The decision metric as a weighted sum of rates, where these may rest on few samples: score intervals."""
-    rate: bool = False
-    """A share of the known samples: Wilson's interval."""
     largest: float = 1.0
     """Value of a perfect model, where higher is better."""
+    needs_unknown: bool = True
+    """Whether it is undefined without unknown samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMetric(Metric):
+    """A formula on the rank table: intervals from resampled tables."""
+
+    of_table: Callable[[RankTable], Floats]
+    """The value (leading axes: replicates)."""
+    influence: Callable[[RankTable], Influence]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairMetric(TableMetric):
+    """A mean over (known, unknown) pairs: analytic intervals from the variance of its placements."""
+
+    span: float = 1.0
+    """Share of the unknown samples that takes part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateMetric(TableMetric):
+    """A share of the known samples: Wilson's interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnMetric(TableMetric):
+    """The value at one column of the table, which has a threshold: one dictated by the table, or the best."""
+
+    column: Callable[[RankTable], Any]
+    at: Callable[[RankTable, ArrayLike], Floats]
+    accepted: float | None = None
+    """The largest share of unknown samples that a dictated column accepts; None for the best column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionMetric(Metric):
+    """A formula on the confusion matrix at a threshold; the value reported is the best over all thresholds."""
+
+    of_counts: Callable[[DecisionCounts], Floats]
+    by_class: bool = True
+    """Whether it averages over classes, rather than pooling them."""
+    rates: Callable[[DecisionCounts], tuple[WeightedRate, ...]] | None = None
+    """The same as a weighted sum of rates, where these may rest on few samples: score intervals."""
 
 
 def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_ofpr: float = 0.0) -> dict[str, Metric]:
@@ -57,107 +91,133 @@ def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_
     {'partial_openauc'}
     """
     low, high = ranking.ofpr_range(min_ofpr, max_ofpr)
-    metrics = {
-        "openauc": Metric(
-            function=partial(ranking.openauc_score, ties=ties),
-            label="OpenAUC",
-            of_table=partial(ranking.openauc_of, ties=ties),
-            placements=partial(ranking.openauc_placements, ties=ties),
-        ),
-        "auroc": Metric(
-            function=partial(ranking.auroc_score, ties=ties),
-            label="AUROC",
-            of_table=partial(ranking.auroc_of, ties=ties),
-            placements=partial(ranking.openauc_placements, ties=ties, with_wrong=True),
-        ),
-        "closed_set_accuracy": Metric(
-            function=decision.closed_set_accuracy,
-            label="closed-set accuracy",
-            of_table=ranking.accuracy_of,
-            placements=ranking.accuracy_placements,
-            rate=True,
-        ),
-        "fpr_at_95tpr": Metric(
-            function=ranking.fpr_at_tpr,
-            better="lower",
-            label="FPR at 95 % TPR",
-            of_table=ranking.fpr_at_tpr_of,
-            column=partial(ranking.column_at_tpr, tpr=0.95),
-        ),
-        "error_at_95tpr": Metric(
-            function=ranking.error_at_tpr,
-            better="lower",
-            label="error at 95 % TPR",
-            of_table=ranking.error_at_tpr_of,
-            column=partial(ranking.column_at_tpr, tpr=0.95),
-        ),
-        "ccr_at_10fpr": Metric(
-            function=ranking.ccr_at_fpr,
-            label="CCR at 10 % FPR",
-            of_table=partial(ranking.ccr_at_fpr_of, fpr=0.1),
-            column=partial(ranking.column_at_fpr, fpr=0.1),
-        ),
-        "average_precision_unknown": Metric(
-            function=ranking.average_precision,
-            label="average precision, unknown",
-            of_table=ranking.average_precision_of,
-        ),
-        "average_precision_known": Metric(
-            function=partial(ranking.average_precision, positive="known"),
-            label="average precision, known",
-            of_table=partial(ranking.average_precision_of, positive="known"),
-        ),
-        "detection_accuracy": Metric(
-            function=ranking.detection_accuracy,
-            label="detection accuracy",
-            of_table=ranking.detection_accuracy_of,
-            column=lambda table: np.argmax(ranking.detection_accuracies(table), axis=-1),
-            at_column=ranking.detection_accuracy_at,
-        ),
-        **{name: _best_over_thresholds(name, label) for name, label in _DECISION_LABELS.items()},
-        "acc_times_auc": Metric(
-            function=ranking.acc_times_auc,
-            label="Acc × AUC",
-            of_table=ranking.acc_times_auc_of,
-            placements=ranking.acc_times_auc_placements,
-        ),
-        "acc_plus_auc": Metric(
-            function=ranking.acc_plus_auc,
-            label="Acc + AUC",
-            of_table=ranking.acc_plus_auc_of,
-            placements=ranking.acc_plus_auc_placements,
-            largest=2.0,
-        ),
-    }
-    if (low, high) == (0.0, 1.0):
-        return metrics
-    bounds = {"ties": ties, "low": low, "high": high}
-    span = f"OFPR <= {high:g}" if low == 0.0 else f"OFPR {low:g} to {high:g}"
-    part = Metric(
-        function=partial(ranking.openauc_score, ties=ties, max_ofpr=high, min_ofpr=low),
-        label=f"partial OpenAUC, {span}",
-        of_table=partial(ranking.openauc_of, **bounds),  # type: ignore[arg-type]
-        placements=partial(ranking.openauc_placements, **bounds),  # type: ignore[arg-type]
+    openauc = PairMetric(
+        function=partial(ranking.openauc_score, ties=ties),
+        label="OpenAUC",
+        of_table=partial(ranking.openauc_of, ties=ties),
+        influence=partial(influence.of_openauc, ties=ties),
     )
-    return {"openauc": metrics.pop("openauc"), "partial_openauc": part, **metrics}
+    metrics: dict[str, Metric] = {"openauc": openauc}
+    if (low, high) != (0.0, 1.0):
+        bounds: dict[str, Any] = {"ties": ties, "low": low, "high": high}
+        metrics["partial_openauc"] = PairMetric(
+            function=partial(ranking.openauc_score, ties=ties, max_ofpr=high, min_ofpr=low),
+            label=f"partial OpenAUC, OFPR {f'<= {high:g}' if low == 0.0 else f'{low:g} to {high:g}'}",
+            of_table=partial(ranking.openauc_of, **bounds),
+            influence=partial(influence.of_openauc, **bounds),
+            span=high - low,
+        )
+    metrics["auroc"] = PairMetric(
+        function=partial(ranking.auroc_score, ties=ties),
+        label="AUROC",
+        of_table=partial(ranking.auroc_of, ties=ties),
+        influence=partial(influence.of_openauc, ties=ties, with_wrong=True),
+    )
+    return {**metrics, **_WITHOUT_OPTIONS}
 
 
-_DECISION_LABELS = {
-    "macro_f_score": "macro F-score",
-    "micro_f_score": "micro F-score",
-    "youden_index": "Youden's index",
-    "micro_youden_index": "micro Youden's index",
-    "normalized_accuracy": "normalized accuracy",
+def _decision_metric(name: str, label: str, **options: Any) -> DecisionMetric:
+    def best(
+        y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, sample_weight: ArrayLike | None = None
+    ) -> float:
+        return decision.threshold_sweep(y_true, y_pred, open_score, sample_weight=sample_weight).best(name).value
+
+    return DecisionMetric(function=best, label=label, of_counts=decision.DECISION_METRICS[name], **options)
+
+
+def _at_95tpr(table: RankTable) -> Influence:
+    column = int(ranking.column_at_tpr(table, 0.95))
+    return influence.of_accepted(table, column, moves=True, right=-1.0, wrong=-1.0, unknown=0.0)
+
+
+def _at_10fpr(table: RankTable) -> Influence:
+    column = int(ranking.column_at_fpr(table, 0.1))
+    return influence.of_accepted(table, column, moves=True, right=1.0, wrong=0.0, unknown=0.0)
+
+
+def _at_best_detection(table: RankTable) -> Influence:
+    column = int(ranking.best_detection_column(table))
+    return influence.of_accepted(table, column, moves=False, right=0.5, wrong=0.5, unknown=-0.5)
+
+
+_WITHOUT_OPTIONS: Mapping[str, Metric] = {
+    "closed_set_accuracy": RateMetric(
+        function=decision.closed_set_accuracy,
+        label="closed-set accuracy",
+        needs_unknown=False,
+        of_table=ranking.accuracy_of,
+        influence=influence.of_accuracy,
+    ),
+    "fpr_at_95tpr": ColumnMetric(
+        function=ranking.fpr_at_tpr,
+        better="lower",
+        label="FPR at 95 % TPR",
+        of_table=ranking.fpr_at_tpr_of,
+        influence=_at_95tpr,
+        column=partial(ranking.column_at_tpr, tpr=0.95),
+        at=ranking.fpr_at,
+        accepted=0.05,
+    ),
+    "error_at_95tpr": ColumnMetric(
+        function=ranking.error_at_tpr,
+        better="lower",
+        label="error at 95 % TPR",
+        of_table=ranking.error_at_tpr_of,
+        influence=_at_95tpr,
+        column=partial(ranking.column_at_tpr, tpr=0.95),
+        at=ranking.error_at,
+        accepted=0.05,
+    ),
+    "ccr_at_10fpr": ColumnMetric(
+        function=ranking.ccr_at_fpr,
+        label="CCR at 10 % FPR",
+        of_table=partial(ranking.ccr_at_fpr_of, fpr=0.1),
+        influence=_at_10fpr,
+        column=partial(ranking.column_at_fpr, fpr=0.1),
+        at=ranking.ccr_at,
+        accepted=0.1,
+    ),
+    "average_precision_unknown": TableMetric(
+        function=ranking.average_precision,
+        label="average precision, unknown",
+        of_table=ranking.average_precision_of,
+        influence=influence.of_average_precision,
+    ),
+    "average_precision_known": TableMetric(
+        function=partial(ranking.average_precision, positive="known"),
+        label="average precision, known",
+        of_table=partial(ranking.average_precision_of, positive="known"),
+        influence=partial(influence.of_average_precision, positive="known"),
+    ),
+    "detection_accuracy": ColumnMetric(
+        function=ranking.detection_accuracy,
+        label="detection accuracy",
+        of_table=ranking.detection_accuracy_of,
+        influence=_at_best_detection,
+        column=ranking.best_detection_column,
+        at=ranking.detection_accuracy_at,
+    ),
+    "macro_f_score": _decision_metric("macro_f_score", "macro F-score"),
+    "micro_f_score": _decision_metric("micro_f_score", "micro F-score", by_class=False),
+    "youden_index": _decision_metric("youden_index", "Youden's index"),
+    "micro_youden_index": _decision_metric("micro_youden_index", "micro Youden's index", by_class=False),
+    "normalized_accuracy": _decision_metric(
+        "normalized_accuracy", "normalized accuracy", by_class=False, rates=decision.normalized_accuracy_rates
+    ),
+    "acc_times_auc": PairMetric(
+        function=ranking.acc_times_auc,
+        label="Acc × AUC",
+        of_table=ranking.acc_times_auc_of,
+        influence=influence.of_acc_times_auc,
+    ),
+    "acc_plus_auc": PairMetric(
+        function=ranking.acc_plus_auc,
+        label="Acc + AUC",
+        largest=2.0,
+        of_table=ranking.acc_plus_auc_of,
+        influence=influence.of_acc_plus_auc,
+    ),
 }
-
-
-def _best_over_thresholds(name: str, label: str) -> Metric:
-    def best(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike) -> float:
-        return decision.threshold_sweep(y_true, y_pred, open_score).best(name).value
-
-    rates = decision.normalized_accuracy_rates if name == "normalized_accuracy" else None
-    return Metric(function=best, label=label, decision=decision.DECISION_METRICS[name], rates=rates)
-
 
 METRICS: Mapping[str, Metric] = standard_metrics()
 """What ``evaluate`` computes, by name."""

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._validation import UNKNOWN, Label
-from openauc.evaluation import Evaluation, evaluate
-from openauc.metrics._kernel import (
-    CORRECT,
-    UNKNOWN_KIND,
-    WRONG,
-    Ints,
-    Ranking,
-    RankTable,
-    Samples,
-    rank,
-    read_samples,
-)
+from openauc.evaluation import Evaluation, evaluate_model
+from openauc.intervals import REPLICATES
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ints, Ranking, RankTable, Samples
+from openauc.metrics.counts import Coded, RankedModel
 from openauc.metrics.curve import Curve, Floats
-from openauc.metrics.decision import Coded, counts_over_thresholds, encode, sweep_of
-from openauc.metrics.operating import choose_threshold
-from openauc.predictions import Predictions
+from openauc.metrics.decision import sweep_of
+from openauc.metrics.operating import acceptance_threshold
+from openauc.metrics.resampling import resampled_table
+from openauc.metrics.table import METRICS, Metric
 from openauc.report.thinning import slider_columns, thin
 
 LINES = ("macro_f_score", "youden_index", "normalized_accuracy")
@@ -67,19 +60,18 @@ class Names:
 
 def model_data(
     name: str,
-    predictions: Predictions,
+    model: RankedModel,
     *,
     names: Names,
+    metrics: Mapping[str, Metric] = METRICS,
     level: float = 0.95,
-    n_replicates: int = 2000,
+    n_replicates: int = REPLICATES,
     seed: int = 0,
-    unknown_label: Label = UNKNOWN,
 ) -> ModelData:
     """All numbers of one model."""
-    samples = read_samples(*predictions, unknown_label=unknown_label)
-    evaluation = evaluate(*predictions, level=level, rng=seed, n_replicates=n_replicates, unknown_label=unknown_label)
-    ranking, coded = rank(samples), encode(samples)
-    presets = _presets(predictions, evaluation, unknown_label)
+    samples, ranking, coded = model.samples, model.ranking, model.coded
+    evaluation = evaluate_model(model, metrics, level, seed, n_replicates)
+    presets = _presets(samples, evaluation)
     # The column that decides alike: the largest threshold of the table up to the one wanted.
     wanted = {key: int(np.searchsorted(ranking.threshold, t, side="right")) - 1 for key, t in presets.items()}
     columns = slider_columns(ranking.table.known, ranking.table.unknown, list(wanted.values()))
@@ -93,35 +85,28 @@ def model_data(
             "openauc": evaluation.openauc,
             "auroc": evaluation.values["auroc"],
             "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
-            "band": _band(ranking.table, columns, level, seed),
+            "band": _band(ranking.table.columns(columns), level, seed),
             "best": {key: _best(evaluation.curves[key]) for key in LINES},
-            "sweep": _sweep(ranking, coded, columns),
+            "sweep": _sweep(model, columns),
             "presets": positions,
             "start": next(iter(positions.values())),
-            "histogram": _histogram(samples),
+            "histogram": _histogram(ranking),
             "classes": _classes(ranking, coded, columns, names),
             "origins": _origins(ranking, coded, columns, names),
         },
     )
 
 
-def _presets(predictions: Predictions, evaluation: Evaluation, unknown_label: Label) -> dict[str, float]:
+def _presets(samples: Samples, evaluation: Evaluation) -> dict[str, float]:
     """Thresholds worth a button, by what they do."""
     found = {}
-    try:
-        point = choose_threshold(*predictions, target="known_acceptance", value=0.95, unknown_label=unknown_label)
-    except ValueError:  # too few known samples for the promise
-        pass
-    else:
-        found["accept 95 % of known"] = point.threshold
+    with suppress(ValueError):  # too few known samples for the promise
+        found["accept 95 % of known"] = acceptance_threshold(samples, 0.95)
     found["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
     found["best F-score"] = evaluation.thresholds["macro_f_score"]
     found["best Youden's index"] = evaluation.thresholds["youden_index"]
     found["best normalized accuracy"] = evaluation.thresholds["normalized_accuracy"]
     return found
-
-
-# --- curves ---------------------------------------------------------------------------------------------
 
 
 def _points(curve: Curve) -> dict[str, list[float]]:
@@ -139,39 +124,20 @@ def _best(curve: Curve) -> list[float]:
     return [float(curve.x[column]), float(curve.y[column])]
 
 
-def _band(table: RankTable, columns: Ints, level: float, seed: int) -> dict[str, list[float]]:
-    """Pointwise percentile band of the OSCR curve, known and unknown samples resampled apart.
-
-    Between two columns, numbers of resampled samples are multinomial: there is no need to draw the samples.
-    """
-    right, wrong, unknown = (
-        np.diff(counts[columns]) for counts in (table.correct, table.known - table.correct, table.unknown)
-    )
-    rng = np.random.default_rng(seed)
-    known_draws = _draw(rng, np.concatenate([right, wrong]))[:, : len(right)]
-    x, y = _running_share(_draw(rng, unknown), unknown.sum()), _running_share(known_draws, int(table.n_known))
+def _band(table: RankTable, level: float, seed: int) -> dict[str, list[float]]:
+    """Pointwise percentile band of the OSCR curve, known and unknown samples resampled apart."""
+    replicates = resampled_table(table, (int(table.n_known), int(table.n_unknown)), BAND_REPLICATES, seed)
     grid = np.linspace(0.0, 1.0, BAND_POINTS)
-    heights = np.stack([np.interp(grid, *replicate) for replicate in zip(x, y, strict=True)])
+    shares = zip(replicates.unknown / table.n_unknown, replicates.correct / table.n_known, strict=True)
+    heights = np.stack([np.interp(grid, *replicate) for replicate in shares])
     tail = 0.5 * (1.0 - level)
     low, high = np.quantile(heights, [tail, 1.0 - tail], axis=0)
     return {"x": _rounded(grid), "low": _rounded(low), "high": _rounded(high)}
 
 
-def _draw(rng: np.random.Generator, counts: Ints) -> Ints:
-    return rng.multinomial(counts.sum(), counts / counts.sum(), size=BAND_REPLICATES)
-
-
-def _running_share(counts: Ints, total: int) -> Floats:
-    """(R, T) -> (R, T + 1), from 0 upwards."""
-    return np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0))) / total
-
-
-# --- the slider -----------------------------------------------------------------------------------------
-
-
-def _sweep(ranking: Ranking, coded: Coded, columns: Ints) -> dict[str, list[Any]]:
+def _sweep(model: RankedModel, columns: Ints) -> dict[str, list[Any]]:
     """Counts and metrics at each position of the slider, not rounded: these are the numbers one reads."""
-    counts, sweep, table = counts_over_thresholds(ranking, coded), sweep_of(ranking, coded), ranking.table
+    counts, sweep, table = model.counts, sweep_of(model), model.ranking.table
     at = {
         "right": np.asarray(counts.correct),
         "wrong": np.subtract(counts.accepted_known, counts.correct),
@@ -184,38 +150,37 @@ def _sweep(ranking: Ranking, coded: Coded, columns: Ints) -> dict[str, list[Any]
         "roc_y": 1.0 - table.unknown / table.n_unknown,
         **{name: sweep.values[name] for name in LINES},
     }
-    threshold = [t if math.isfinite(t) else str(t) for t in ranking.threshold[columns].tolist()]
+    threshold = [t if math.isfinite(t) else str(t) for t in table.threshold[columns].tolist()]
     return {"threshold": threshold, **{name: values[columns].tolist() for name, values in at.items()}}
 
 
-def _histogram(samples: Samples) -> dict[str, list[float]]:
+def _histogram(ranking: Ranking) -> dict[str, list[float]]:
     """Share of the known (right and wrong) and of the unknown samples in each bin.
 
     The outer bins hold everything beyond them: a few extreme scores would leave no room for the others.
     """
-    score = samples.score.astype(np.float64)
+    table = ranking.table
+    score = ranking.samples.score[ranking.order].astype(np.float64)
     finite = score[np.isfinite(score)]
-    # A quantile between two scores could be beyond the largest number.
-    low, high = np.quantile(finite, [0.001, 0.999], method="nearest") if finite.size else np.zeros(2)
+    low, high = (
+        finite[np.rint(np.array([0.001, 0.999]) * (len(finite) - 1)).astype(int)] if finite.size else np.zeros(2)
+    )
     if low == high:
         room = max(0.5, abs(low) / 1000)
         low, high = np.clip([low - room, high + room], np.finfo(float).min, np.finfo(float).max)
     part = np.linspace(0.0, 1.0, BINS + 1)
     edges = (1.0 - part) * low + part * high  # the difference of the ends may overflow
-    score = np.clip(score, low, high)
+    columns = np.searchsorted(table.threshold[1:], edges[1:-1])  # as many thresholds lie below an edge
 
-    def share(kind: int, of: int) -> list[float]:
-        return _rounded(np.histogram(score[samples.kind == kind], edges)[0] / of)
+    def share(counts: Ints, of: int) -> list[float]:
+        return _rounded(np.diff(counts[columns], prepend=0, append=counts[-1]) / of)
 
     return {
         "edges": edges.tolist(),
-        "right": share(CORRECT, samples.n_known),
-        "wrong": share(WRONG, samples.n_known),
-        "unknown": share(UNKNOWN_KIND, samples.n_unknown),
+        "right": share(table.correct, ranking.samples.n_known),
+        "wrong": share(table.known - table.correct, ranking.samples.n_known),
+        "unknown": share(table.unknown, ranking.samples.n_unknown),
     }
-
-
-# --- classes --------------------------------------------------------------------------------------------
 
 
 def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dict[str, Any]:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
-from openauc.audit import audit
+from openauc.audit import audit_model
 from openauc.environment import environment
-from openauc.evaluation import Evaluation, evaluate
-from openauc.metrics.ranking import ScoreDirectionWarning
+from openauc.evaluation import Evaluation
+from openauc.intervals import REPLICATES, seed_of
+from openauc.metrics._kernel import read_samples
+from openauc.metrics.counts import RankedModel
+from openauc.metrics.ranking import Ties, auroc_of, warn_if_reversed
 from openauc.metrics.table import standard_metrics
 from openauc.predictions import Predictions
 from openauc.report import words
 from openauc.report.model import Names, model_data
 from openauc.report.page import render
-from openauc.uncertainty import Comparison, compare
+from openauc.uncertainty import compare_models, require_same_samples
 
-COMPARED = ("openauc", "auroc", "closed_set_accuracy")
-
-MOST_REPLICATES, LEAST_REPLICATES = 2000, 200
-MOST_DRAWS = 200_000_000
-"""A page of a million samples should not take minutes. With 200 replicates, chance moves the bound of an interval by
-about a twentieth of its width, and with that many samples the interval is narrow."""
+COMPARED = ("openauc", "partial_openauc", "auroc", "closed_set_accuracy")
 
 
 def predictions_report(
@@ -33,13 +30,13 @@ def predictions_report(
     *,
     class_names: Mapping[str, str] | None = None,
     origins: Mapping[str, ArrayLike] | None = None,
-    ties: Literal["half", "strict"] = "half",
-    max_ofpr: float | None = None,
-    min_ofpr: float = 0.0,
     level: float = 0.95,
     rng: int = 0,
     n_replicates: int | None = None,
     unknown_label: Label = UNKNOWN,
+    ties: Ties = "half",
+    max_ofpr: float | None = None,
+    min_ofpr: float = 0.0,
     flipped: bool = False,
     command: str = "",
 ) -> str:
@@ -54,12 +51,10 @@ def predictions_report(
         Label, as text, -> name of the class.
     origins
         Model -> (N,) real class of each sample, unknown ones included; tells which unknown class is taken for what.
+    level, rng, n_replicates, unknown_label
+        As for ``evaluate``.
     ties, max_ofpr, min_ofpr
         As for ``standard_metrics``.
-    level, rng, unknown_label
-        As for ``evaluate``.
-    n_replicates
-        Of the bootstrap. If None, 2,000, and fewer beyond 100,000 samples, down to 200. The page says how many.
     flipped
         The scores are confidences with their sign changed; the rule to copy is then given for the confidence.
     command
@@ -73,23 +68,29 @@ def predictions_report(
     """
     if not models:
         raise ValueError("there is nothing to report; pass the predictions of at least one model, by name.")
-    replicates = n_replicates
-    if replicates is None:
-        n_samples = max(len(predictions.y_true) for predictions in models.values())
-        replicates = min(MOST_REPLICATES, max(LEAST_REPLICATES, MOST_DRAWS // n_samples))
-    options: dict[str, Any] = {"level": level, "n_replicates": replicates, "unknown_label": unknown_label}
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
+    seed, replicates = seed_of(rng), REPLICATES if n_replicates is None else n_replicates
     made = []
     for name, predictions in models.items():
         names = _names(name, predictions, class_names, origins)
-        evaluation, numbers = model_data(name, predictions, names=names, seed=rng, **options)
-        if (ties, max_ofpr, min_ofpr) != ("half", None, 0.0):
-            evaluation = evaluate(*predictions, metrics=metrics, rng=rng, **options)
-        made.append((_told(name, predictions, evaluation, unknown_label), numbers))
-    made.sort(key=lambda model: -model[0].evaluation.openauc)
-    told, data = zip(*made, strict=True)
+        model = RankedModel(read_samples(*predictions, unknown_label=unknown_label))
+        warn_if_reversed(float(auroc_of(model.ranking.table)))
+        evaluation, numbers = model_data(
+            name, model, names=names, metrics=metrics, level=level, n_replicates=replicates, seed=seed
+        )
+        made.append((_told(name, model, evaluation), numbers, model))
+    made.sort(key=lambda one: -one[0].evaluation.openauc)
+    told, data, ranked = zip(*made, strict=True)
     evaluations = {model.name: model.evaluation for model in told}
-    comparison, obstacle = _compared({name: models[name] for name in evaluations}, rng, options)
+    comparison, obstacle = None, ""
+    if len(told) > 1:
+        try:
+            require_same_samples([model.samples for model in ranked], list(evaluations))
+        except ValueError as error:  # other samples, or another order
+            obstacle = str(error)
+        else:
+            compared = {name: metrics[name] for name in COMPARED if name in metrics}
+            comparison = compare_models(ranked, tuple(evaluations), compared, None, level, seed, replicates)
     return render(
         "predictions",
         {"models": data, "stories": [model.changes for model in told], "flipped": flipped, "level": level},
@@ -121,10 +122,8 @@ class _Told(NamedTuple):
         return [story.changes for story in self.stories]
 
 
-def _told(name: str, predictions: Predictions, evaluation: Evaluation, unknown_label: Label) -> _Told:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScoreDirectionWarning)  # said once, by evaluate
-        result = audit(*predictions, unknown_label=unknown_label)
+def _told(name: str, model: RankedModel, evaluation: Evaluation) -> _Told:
+    result = audit_model(model)
     return _Told(
         name,
         evaluation,
@@ -145,13 +144,3 @@ def _names(
     origin = as_vector(f"the origin of the samples of {model}", origins[model])
     check_same_length(y_true=predictions.y_true, origin=origin)
     return Names(class_names or {}, origin)
-
-
-def _compared(models: Mapping[str, Predictions], rng: int, options: Mapping[str, Any]) -> tuple[Comparison | None, str]:
-    """All pairs of models, or why they cannot be compared."""
-    if len(models) < 2:
-        return None, ""
-    try:
-        return compare(*models.values(), names=list(models), metrics=COMPARED, rng=rng, **options), ""
-    except ValueError as error:  # other samples, or another order
-        return None, str(error)

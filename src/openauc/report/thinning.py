@@ -34,9 +34,12 @@ def _m4(x: Floats, y: Floats, pixels: int) -> Ints:
     column = np.minimum((x * pixels).astype(np.int64), pixels)
     first = np.flatnonzero(np.diff(column, prepend=-1))
     last = np.append(first[1:], len(x)) - 1
-    # Sorted by column, then height: a column begins with its lowest point and ends with its highest.
-    by_height = np.lexsort((y, column))
-    return np.unique(np.concatenate([first, last, by_height[first], by_height[last]]))
+    kept = [first, last]
+    for extreme in (np.minimum, np.maximum):
+        height = np.repeat(extreme.reduceat(y, first), last - first + 1)
+        reached = np.flatnonzero(y == height)
+        kept.append(reached[np.flatnonzero(np.diff(column[reached], prepend=-1))])
+    return np.unique(np.concatenate(kept))
 
 
 def _douglas_peucker(x: Floats, y: Floats, tolerance: float) -> Ints:

@@ -59,9 +59,6 @@ def losses(evaluation: Evaluation) -> str:
     )
 
 
-# --- the audit as a story -------------------------------------------------------------------------------
-
-
 class Story(NamedTuple):
     """A construction told: heading, sentences, and (metric, before, after) to draw."""
 

@@ -1,0 +1,259 @@
+"""Counts of the (C+1)-class confusion matrix at one threshold, at every threshold, or in every replicate.
+
+A sample is rejected, i.e. predicted unknown, when its score is above the threshold (or when ``y_pred`` itself says
+unknown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import Label
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ints, Ranking, Samples, fast_backend, rank
+from openauc.metrics.curve import Floats
+
+_TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
+
+
+class Coded(NamedTuple):
+    """Samples with classes as positions 0..C-1 in ``classes``; -1 stands for unknown."""
+
+    samples: Samples
+    classes: NDArray[Any]
+    true: Ints
+    pred: Ints
+    class_size: Counts  # test samples of each known class
+
+
+def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
+    """Number the known classes: those given, else every class met in ``y_true`` or ``y_pred``."""
+    names = _classes_met(samples) if classes is None else np.unique(check.as_labels("classes", list(classes)))
+    if len(names) == 0:
+        raise ValueError("classes is empty; list every known class, or leave it out to use the classes met.")
+    if check.is_label(names, samples.unknown_label).any():
+        raise ValueError(f"classes contains the unknown label {samples.unknown_label!r}; list known classes only.")
+    true = _positions("y_true", samples.y_true, names, samples.unknown_label)
+    pred = _positions("y_pred", samples.y_pred, names, samples.unknown_label)
+    size = np.bincount(true + 1, weights=samples.weight, minlength=len(names) + 1)[1:]
+    return Coded(samples, names, true, pred, size)
+
+
+def _classes_met(samples: Samples) -> NDArray[Any]:
+    labels = samples.y_true, samples.y_pred
+    size = _lookup_size(*labels)
+    if size is None:
+        found = np.union1d(*labels)
+        found = found[found >= 0] if found.dtype.kind == "i" else found
+    else:
+        met = np.zeros(size, dtype=bool)
+        for part in labels:
+            met[part] = True
+        found = np.flatnonzero(met[:-1])
+    return found[~check.is_label(found, samples.unknown_label)]
+
+
+def _lookup_size(*labels: NDArray[Any]) -> int | None:
+    """Size of a table indexed by these labels, -1 being its last entry; None where a table does not serve."""
+    if any(part.dtype.kind != "i" or len(part) == 0 or part.min() < -1 for part in labels):
+        return None
+    size = max(int(part.max()) for part in labels) + 2
+    return size if size <= 2 * len(labels[0]) + 1024 else None
+
+
+def _positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
+    """Position of each label in ``classes``, -1 for the unknown label."""
+    size = _lookup_size(labels, classes)
+    if size is not None and size == len(classes) + 1 and unknown_label == -1:
+        return labels.astype(np.int64, copy=False)  # all of 0 to C-1 are classes: labels are positions already
+    if size is None:
+        position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        position = np.where(classes[position] == labels, position, -2)
+        position[check.is_label(labels, unknown_label)] = -1
+    else:
+        lookup = np.full(size, -2, dtype=np.int64)
+        lookup[classes] = np.arange(len(classes))
+        if isinstance(unknown_label, int) and -1 <= unknown_label < size:
+            lookup[unknown_label] = -1
+        position = lookup[labels]
+    if position.min(initial=0) == -2:
+        stranger = labels[position == -2][0]
+        raise ValueError(
+            f"{name} contains {stranger.item()!r}, which is not among the given classes; list every known class "
+            f"in `classes` and mark unknown samples {unknown_label!r}."
+        )
+    return position
+
+
+class DecisionCounts(NamedTuple):
+    """Sufficient statistics of the (C+1)-class confusion matrix; i runs over the C known classes."""
+
+    n_classes: int
+    n_known: ArrayLike
+    n_unknown: ArrayLike
+    correct: ArrayLike  # sum_i TP_i: known samples accepted with the right class
+    accepted_known: ArrayLike
+    accepted_unknown: ArrayLike
+    precision_sum: ArrayLike  # sum_i TP_i / (TP_i + FP_i)
+    recall_sum: ArrayLike  # sum_i TP_i / (TP_i + FN_i)
+    fallout_sum: ArrayLike  # sum_i FP_i / (FP_i + TN_i)
+
+
+def counts_by_class(
+    true_positive: Counts,
+    predicted: Counts,
+    class_size: Counts,
+    accepted_unknown: ArrayLike,
+    n_unknown: ArrayLike,
+    *,
+    counted: NDArray[np.bool_] | None = None,
+) -> DecisionCounts:
+    """Counts from per-class numbers, class on the last axis; 0 / 0 counts 0.
+
+    Where only some classes are ``counted`` in the sums over classes, these stand for the others too.
+    """
+    n_known = class_size.sum(axis=-1)
+    n_classes = true_positive.shape[-1]
+    negative = np.asarray(n_known + n_unknown)[..., None] - class_size
+    accepted = predicted.sum(axis=-1)
+    share = 1.0 if counted is None else counted * (n_classes / np.maximum(counted.sum(axis=-1, keepdims=True), 1))
+    return DecisionCounts(
+        n_classes=n_classes,
+        n_known=n_known,
+        n_unknown=n_unknown,
+        correct=true_positive.sum(axis=-1),
+        accepted_known=accepted - accepted_unknown,
+        accepted_unknown=accepted_unknown,
+        precision_sum=(share * ratio(true_positive, predicted)).sum(axis=-1),
+        recall_sum=(share * ratio(true_positive, class_size)).sum(axis=-1),
+        fallout_sum=(share * ratio(predicted - true_positive, negative)).sum(axis=-1),
+    )
+
+
+def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
+    """``part / whole``, and 0 where both are 0."""
+    return np.asarray(part / np.maximum(whole, _TINY))
+
+
+def check_threshold(threshold: float) -> np.float64:
+    """A threshold is any number but NaN; as a numpy scalar it is not rounded to the type of the scores."""
+    value = np.float64(threshold)
+    if np.isnan(value):
+        raise ValueError("threshold is NaN; pass a number (use threshold_sweep or choose_threshold to find one).")
+    return value
+
+
+def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
+    """Counts at one threshold."""
+    accepted = accepted_at(coded, threshold)
+    samples, n_classes = coded.samples, len(coded.classes)
+
+    def by_class(label: Ints, chosen: NDArray[np.bool_]) -> Counts:
+        weight = None if samples.weight is None else samples.weight[chosen]
+        return np.bincount(label[chosen], weights=weight, minlength=n_classes)
+
+    return counts_by_class(
+        by_class(coded.true, accepted & (samples.kind == CORRECT)),
+        by_class(coded.pred, accepted),
+        coded.class_size,
+        by_class(coded.pred, accepted & (samples.kind == UNKNOWN_KIND)).sum(),
+        samples.totals[1],
+    )
+
+
+def accepted_at(coded: Coded, threshold: float) -> NDArray[np.bool_]:
+    """Which samples are given a known class."""
+    return np.asarray((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))
+
+
+def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
+    """Counts at every column of ``ranking.table``, in one pass over the ranked samples.
+
+    Accepting one more sample changes TP_i / (TP_i + FP_i) of one class only, so the macro sums are running totals
+    of such changes.
+    """
+    n_known, n_unknown = coded.samples.totals
+    pred = coded.pred[ranking.order]
+    size = np.where(coded.class_size > 0, coded.class_size, 1)
+    negative = n_known + n_unknown - coded.class_size
+    fast = fast_backend(len(pred)) if coded.samples.weight is None else None
+    totals: tuple[NDArray[Any], ...] = (
+        _running_totals(ranking, pred, size, negative)
+        if fast is None
+        else fast.running_totals(pred, ranking.kind, ranking.last, size, negative)
+    )
+    return DecisionCounts(len(coded.classes), n_known, n_unknown, *totals)
+
+
+def _running_totals(ranking: Ranking, pred: Ints, size: Counts, negative: Counts) -> tuple[NDArray[Any], ...]:
+    """The last six fields of ``DecisionCounts`` at every threshold."""
+    accepted, correct = pred >= 0, ranking.kind == CORRECT
+    unknown = accepted & (ranking.kind == UNKNOWN_KIND)
+    return (
+        ranking.at_thresholds(correct),
+        ranking.at_thresholds(accepted & ~unknown),
+        ranking.at_thresholds(unknown),
+        ranking.running(_precision_changes(ranking, pred, len(size))),
+        ranking.at_thresholds(correct / size[pred]),
+        ranking.at_thresholds((accepted & ~correct) / negative[pred]),
+    )
+
+
+def _precision_changes(ranking: Ranking, pred: Ints, n_classes: int) -> Floats:
+    """By how much accepting each sample, in rank order, changes the precision of its predicted class."""
+    small = pred.astype(np.uint16) if n_classes < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
+    by_class = np.argsort(small, kind="stable")
+    size = np.bincount(pred[pred >= 0], minlength=n_classes)
+    by_class = by_class[: size.sum()] if small is not pred else by_class[len(pred) - size.sum() :]
+    start = np.repeat(np.cumsum(size) - size, size)
+    weight = np.ones(len(pred), dtype=np.int64) if ranking.weight is None else ranking.weight
+
+    def within_class(weight: Counts) -> Counts:
+        total = np.cumsum(weight)
+        return np.asarray(total - (total - weight)[start])
+
+    weight = weight[by_class]
+    precision = within_class(weight * (ranking.kind == CORRECT)[by_class]) / within_class(weight)
+    previous = np.where(np.arange(len(start)) > start, np.roll(precision, 1), 0.0)
+    change = np.zeros(len(pred))
+    change[by_class] = precision - previous
+    return change
+
+
+class RankedModel:
+    """The samples of one model, sorted once: values, intervals, curves, comparison and report all read from here."""
+
+    def __init__(self, samples: Samples, classes: Sequence[Label] | None = None) -> None:
+        self.samples, self._classes = samples, classes
+        self._over_thresholds: dict[Callable[[DecisionCounts], Floats], Floats] = {}
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        """The one sort."""
+        return rank(self.samples)
+
+    @cached_property
+    def coded(self) -> Coded:
+        """Classes as positions."""
+        return encode(self.samples, self._classes)
+
+    @cached_property
+    def counts(self) -> DecisionCounts:
+        """Counts at every threshold, as floats: converted once rather than in every formula."""
+        counts = counts_over_thresholds(self.ranking, self.coded)
+        return counts._replace(
+            correct=np.asarray(counts.correct, dtype=np.float64),
+            accepted_known=np.asarray(counts.accepted_known, dtype=np.float64),
+            accepted_unknown=np.asarray(counts.accepted_unknown, dtype=np.float64),
+        )
+
+    def over_thresholds(self, formula: Callable[[DecisionCounts], Floats]) -> Floats:
+        """A formula on the counts at every threshold, computed once."""
+        if formula not in self._over_thresholds:
+            self._over_thresholds[formula] = formula(self.counts)
+        return self._over_thresholds[formula]

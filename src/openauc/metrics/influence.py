@@ -1,0 +1,172 @@
+"""What one more sample would do to a metric: the components of its variance, and of its correlation with another.
+
+A sample matters through its column of the rank table and its kind only, so all formulas here are functions of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ranking, RankTable
+from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_at, ratio
+from openauc.metrics.curve import Curve, Floats
+from openauc.metrics.ranking import Side, Ties
+
+
+class Influence(NamedTuple):
+    """Influence of a right known, a wrong known and an unknown sample first accepted in column 1, 2, ... of a table.
+
+    Of a pairwise metric these are its placements: the mean over either side is the metric (up to the linearisation of a
+    partial range), and var(known) / N_k + var(unknown) / N_u its variance. Of others only differences have a meaning.
+    """
+
+    right: Floats
+    wrong: Floats
+    unknown: Floats
+
+    def of_samples(self, ranking: Ranking) -> tuple[Floats, Floats]:
+        """Influence of every known and of every unknown sample, in the order of the samples."""
+        column, kind = ranking.group - 1, ranking.kind
+        value = np.empty(len(column))
+        value[ranking.order] = np.where(
+            kind == UNKNOWN_KIND,
+            self.unknown[column],
+            np.where(kind == CORRECT, self.right[column], self.wrong[column]),
+        )
+        is_unknown = ranking.samples.kind == UNKNOWN_KIND
+        return value[~is_unknown], value[is_unknown]
+
+    def variances(self, table: RankTable, sizes: tuple[float, float]) -> tuple[float, float]:
+        """Variance of the mean over each side, of ``sizes`` samples; NaN with fewer than two."""
+        right, known, unknown = (np.diff(counts) for counts in (table.correct, table.known, table.unknown))
+        sides = (((self.right, right), (self.wrong, known - right)), ((self.unknown, unknown),))
+        known_variance, unknown_variance = (
+            _variance_of_mean(parts, size) for parts, size in zip(sides, sizes, strict=True)
+        )
+        return known_variance, unknown_variance
+
+
+def _variance_of_mean(parts: tuple[tuple[Floats, Counts], ...], size: float) -> float:
+    if size < 2.0:
+        return float("nan")
+    total = sum(float(count.sum()) for _, count in parts)
+    mean = sum(float(value @ count) for value, count in parts) / total
+    return sum(float((value - mean) ** 2 @ count) for value, count in parts) / total / (size - 1.0)
+
+
+def of_openauc(
+    table: RankTable, ties: Ties = "half", low: float = 0.0, high: float = 1.0, *, with_wrong: bool = False
+) -> Influence:
+    r"""Placements of (partial) OpenAUC, or of AUROC ``with_wrong``.
+
+    Since OFPR is the distribution function F of unknown scores and COTPR that (G) of correct known ones,
+
+    .. math:: \frac{1}{b - a} \int_a^b G(F^{-1}(x)) dx = \frac{1}{b - a} E_k[c \, (b - \mathrm{clip}(F(r_k), a, b))],
+
+    whose influence functions are the integrand for a known sample and clip(G(r_u), G_a, G_b) for an unknown one
+    (Dodd and Pepe 2003); a = 0, b = 1 gives DeLong's components.
+    """
+    below = table.known if with_wrong else table.correct
+    credit = 0.5 if ties == "half" else 1.0  # share of its own tie group that a known sample counts as below it
+    ofpr = (table.unknown[:-1] + credit * np.diff(table.unknown)) / table.n_unknown
+    cotpr = (below[:-1] + (1.0 - credit) * np.diff(below)) / table.n_known
+    if (low, high) == (0.0, 1.0):
+        known, unknown = 1.0 - ofpr, cotpr
+    else:
+        curve = Curve(table.unknown / table.n_unknown, below / table.n_known, table.threshold)
+        bottom, top = curve.at([low, high])
+        known = (high - np.clip(ofpr, low, high)) / (high - low)
+        unknown = (np.clip(cotpr, bottom, top) - bottom) / (high - low)
+    return Influence(known, known if with_wrong else np.zeros_like(known), unknown)
+
+
+def of_accuracy(table: RankTable) -> Influence:
+    """Unknown samples do not matter."""
+    nothing = np.zeros(len(table.threshold) - 1)
+    return Influence(np.ones_like(nothing), nothing, nothing)
+
+
+def of_acc_plus_auc(table: RankTable) -> Influence:
+    """Of a sum: the sum."""
+    return Influence(*(a + b for a, b in zip(of_accuracy(table), of_openauc(table, with_wrong=True), strict=True)))
+
+
+def of_acc_times_auc(table: RankTable) -> Influence:
+    """Of a product, to first order (delta method)."""
+    auroc = of_openauc(table, with_wrong=True)
+    acc, auc = table.correct[-1] / table.n_known, float(auroc.unknown @ np.diff(table.unknown)) / table.n_unknown
+    return Influence(auc + acc * auroc.right - acc * auc, acc * auroc.wrong - acc * auc, acc * auroc.unknown)
+
+
+def of_accepted(table: RankTable, column: int, *, moves: bool, right: float, wrong: float, unknown: float) -> Influence:
+    """Of a weighted sum of the shares of right, of wrong and of unknown samples accepted up to a column.
+
+    Where the share of unknown samples dictates the column, it ``moves`` with them: one more below it draws it down, by
+    the slope of the accepted known samples against the unknown ones, taken over one standard error to either side.
+    """
+    accepted = (np.arange(1, len(table.threshold)) <= column).astype(np.float64)
+    if moves:
+        share = table.unknown / table.n_unknown
+        error = np.sqrt(max(share[column] * (1.0 - share[column]), 1.0 / table.n_unknown) / table.n_unknown)
+        ends = np.searchsorted(share, [share[column] - error, share[column] + error])
+        low, high = np.clip(ends, 0, len(share) - 1)
+        known = (right * table.correct + wrong * (table.known - table.correct)) / table.n_known
+        unknown = -float((known[high] - known[low]) / max(share[high] - share[low], 1.0 / table.n_unknown))
+    return Influence(right * accepted, wrong * accepted, unknown * accepted)
+
+
+def of_average_precision(table: RankTable, positive: Side = "unknown") -> Influence:
+    """A positive brings its own precision, raises that of the alarms after it, and so a negative lowers them."""
+    if positive == "unknown":
+        hits, misses = (counts[-1] - counts[:-1] for counts in (table.unknown, table.known))
+        gained, total = np.diff(table.unknown), table.n_unknown
+    else:
+        hits, misses = table.known[1:], table.unknown[1:]
+        gained, total = np.diff(table.known), table.n_known
+    alarms = np.maximum(hits + misses, 1e-300)
+    later_hits, later_misses = gained * misses / alarms**2, -gained * hits / alarms**2
+    # The alarms of a column include all above it, for known samples all below it.
+    if positive == "unknown":
+        up, down = np.cumsum(later_hits), np.cumsum(later_misses)
+    else:
+        up, down = np.cumsum(later_hits[::-1])[::-1], np.cumsum(later_misses[::-1])[::-1]
+    mean = float(gained @ (hits / alarms)) / total
+    of_positive, of_negative = (hits / alarms - mean + up) / total, down / total
+    if positive == "unknown":
+        return Influence(of_negative, of_negative, of_positive)
+    return Influence(of_positive, of_positive, of_negative)
+
+
+def of_decision(coded: Coded, threshold: float, formula: Callable[[DecisionCounts], Floats]) -> tuple[Floats, Floats]:
+    """Influence of each known and each unknown sample on a metric at a threshold.
+
+    What it adds to every count, times the slope of the metric in that count.
+    """
+    accepted, kind = accepted_at(coded, threshold), coded.samples.kind
+    is_unknown, right = kind == UNKNOWN_KIND, accepted & (kind == CORRECT)
+    n_classes = len(coded.classes)
+    hits = np.bincount(coded.true[right], minlength=n_classes)
+    alarms = np.bincount(coded.pred[accepted], minlength=n_classes)
+    negative = len(kind) - coded.class_size
+    added = {
+        "correct": right,
+        "accepted_known": accepted & ~is_unknown,
+        "accepted_unknown": accepted & is_unknown,
+        "precision_sum": accepted
+        * (right - ratio(hits, alarms)[coded.pred])
+        * (1.0 / np.maximum(alarms, 1))[coded.pred],
+        "recall_sum": ~is_unknown
+        * (right - ratio(hits, coded.class_size)[coded.true])
+        / np.maximum(coded.class_size, 1)[coded.true],
+        "fallout_sum": (accepted & ~right) / np.maximum(negative, 1)[coded.pred],
+    }
+    counts = counts_at(coded, threshold)
+    value = np.zeros(len(kind))
+    for field, adds in added.items():
+        step = 1e-6 if field.endswith("_sum") else 1.0  # one sample less: with one more there may be none rejected
+        less = formula(counts._replace(**{field: getattr(counts, field) - step}))
+        value += adds * (float(formula(counts) - less) / step)
+    return value[~is_unknown], value[is_unknown]

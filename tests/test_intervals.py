@@ -1,0 +1,179 @@
+"""Intervals of one model: against slow twins, against resampling by hand, and by seeded simulation."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from strategies import UNKNOWN, Triple, triples
+
+from openauc import evaluate
+from openauc.intervals import (
+    Bootstrap,
+    Interval,
+    measure,
+    normal_quantile,
+    percentile_interval,
+    seed_of,
+    wilson_interval,
+)
+from openauc.metrics import influence, ranking
+from openauc.metrics._kernel import rank, read_samples
+from openauc.metrics.counts import RankedModel
+from openauc.metrics.decision import DECISION_METRICS
+from openauc.metrics.resampling import resampled_table
+from openauc.metrics.table import METRICS, standard_metrics
+
+pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
+
+
+def ranked(triple):
+    return rank(read_samples(*triple))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 10), (3, 10), (10, 10), (7, 9), (500, 1000), (1, 10**6)])
+def test_wilson_is_the_interval_of_scipy(k, n, level):
+    expected = scipy.stats.binomtest(k, n).proportion_ci(level, method="wilson")
+    found = wilson_interval(k, n, level)
+    assert found == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert 0.0 <= found.low <= k / n <= found.high <= 1.0
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.95, 0.999])
+def test_normal_quantile(level):
+    assert normal_quantile(level) == pytest.approx(scipy.stats.norm.ppf(0.5 + level / 2))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95, -0.5, math.nan])
+def test_level_is_a_fraction(level):
+    for function in (normal_quantile, partial(wilson_interval, 1, 2), partial(percentile_interval, np.arange(3.0))):
+        with pytest.raises(ValueError, match=r"level is .*expected a fraction"):
+            function(level)
+
+
+def test_percentile_interval_by_hand():
+    assert percentile_interval(np.arange(101.0), 0.9) == pytest.approx((5.0, 95.0))
+
+
+def test_seed_of():
+    assert seed_of(3) == seed_of(3) != seed_of(4)
+    generator = np.random.default_rng(3)
+    assert seed_of(generator) == seed_of(3), "an integer is the seed of a fresh generator"
+    assert seed_of(generator) != seed_of(3), "a generator advances"
+
+
+@pytest.mark.parametrize("c", [1.0, 3.0, 9.0])
+def test_auroc_variance_against_hanley_and_mcneil(c):
+    """Exponential scores, unknown c times as large: A = c / (1 + c), Q1 = A / (2 - A), Q2 = 2 A^2 / (1 + A) exactly."""
+    m, n = 60, 40
+    a = c / (1 + c)
+    q1, q2 = a / (2 - a), 2 * a * a / (1 + a)
+    # Q1: two unknown above one known, (n - 1) of them; Q2: one unknown above two known, (m - 1).
+    exact = (a * (1 - a) + (n - 1) * (q1 - a * a) + (m - 1) * (q2 - a * a)) / (m * n)
+    rng = np.random.default_rng(0)
+    variances, values = [], []
+    for _ in range(600):
+        score = np.concatenate([rng.exponential(size=m), c * rng.exponential(size=n)])
+        triple = [0] * m + [UNKNOWN] * n, [0] * (m + n), score
+        table = ranked(triple).table
+        variances.append(sum(influence.of_openauc(table, with_wrong=True).variances(table, (m, n))))
+        values.append(ranking.auroc_score(*triple))
+    assert np.mean(values) == pytest.approx(a, abs=4 * np.sqrt(exact / 600))
+    assert np.mean(variances) == pytest.approx(exact, rel=0.06)
+
+
+def simulate(n_known: int, n_unknown: int, rng, *, shift: float = 1.5, n_classes: int = 5) -> Triple:
+    """Normal scores; a known sample with a low score is more often right."""
+    n = n_known + n_unknown
+    true = np.concatenate([rng.integers(0, n_classes, n_known), np.full(n_unknown, UNKNOWN)])
+    score = rng.normal(size=n) + shift * (true == UNKNOWN)
+    right = rng.random(n) < 1 / (1 + np.exp(score - 1.5))
+    other = (true + rng.integers(1, n_classes, n)) % n_classes
+    pred = np.where(true == UNKNOWN, rng.integers(0, n_classes, n), np.where(right, true, other))
+    return Triple(true, pred, score)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.0, 0.2), (0.1, 0.5), (0.5, 1.0)])
+def test_openauc_variance_against_bootstrap_and_simulation(low, high):
+    formula = partial(ranking.openauc_of, low=low, high=high)
+    rng = np.random.default_rng(1)
+    values, variances, resampled = [], [], []
+    for i in range(150):
+        r = ranked(simulate(300, 250, rng))
+        values.append(float(formula(r.table)))
+        placements = influence.of_openauc(r.table, low=low, high=high)
+        variances.append(sum(placements.variances(r.table, (300, 250))))
+        assert placements.of_samples(r)[0].mean() == pytest.approx(values[-1], abs=0.01)
+        if i < 12:
+            resampled.append(formula(resampled_table(r.table, (300, 250), 800, i)).var())
+    assert np.mean(variances[:12]) == pytest.approx(np.mean(resampled), rel=0.08)
+    assert np.mean(variances) == pytest.approx(np.var(values), rel=0.35)  # 150 values: 12 % standard error
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("metric", ["openauc", "partial_openauc", "auroc", "acc_times_auc", "acc_plus_auc"])
+@given(triple=triples())
+def test_analytic_interval_contains_the_value_and_stays_in_range(metric, triple):
+    chosen = standard_metrics(max_ofpr=0.3)[metric]
+    model = RankedModel(read_samples(*triple))
+    found = measure(chosen, model)
+    previous = Interval(found.value, found.value)
+    for level in (0.5, 0.9, 0.999):
+        interval, _ = Bootstrap(model, level, 2, 0).interval(chosen, found)
+        assert 0.0 <= interval.low <= previous.low + 1e-12
+        assert previous.high - 1e-12 <= interval.high <= chosen.largest
+        previous = interval
+
+
+def test_small_classes_do_not_push_the_interval_away_from_the_value():
+    """A replicate that draws no sample of a class says nothing of that class; it must not count as a recall of 0."""
+    true = np.concatenate([np.repeat(np.arange(100), 3), np.full(300, UNKNOWN)])
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=600) + 2 * (true == UNKNOWN)
+    pred = np.where((true == UNKNOWN) | (rng.random(600) < 0.2), rng.integers(0, 100, 600), true)
+    result = evaluate(true, pred, score, metrics={name: METRICS[name] for name in DECISION_METRICS})
+    for name, (low, high) in result.intervals.items():
+        if result.methods[name].startswith("Wilson"):
+            continue  # a rate near 1 has all its doubt below
+        middle, half = 0.5 * (low + high), 0.5 * (high - low)
+        assert abs(result.values[name] - middle) < 0.5 * half, name
+
+
+RUNS = 400
+COVERED = standard_metrics(max_ofpr=0.2)
+
+
+@pytest.fixture(scope="module")
+def coverage() -> dict[str, float]:
+    """Share of 400 data sets of 250 + 250 samples whose 95 % interval holds the population value (of 2 million)."""
+    rng = np.random.default_rng(2024)
+    truth = evaluate(*simulate(10**6, 10**6, rng), metrics=COVERED, level=None).values
+    hits = dict.fromkeys(COVERED, 0)
+    for run in range(RUNS):
+        found = evaluate(*simulate(250, 250, rng), metrics=COVERED, n_replicates=500, rng=run)
+        for name, (low, high) in found.intervals.items():
+            hits[name] += low <= truth[name] <= high
+    return {name: count / RUNS for name, count in hits.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COVERED)
+def test_coverage_at_95_percent(coverage, name):
+    """Three standard errors of a simulation of this size are 3.3 points; percentile intervals get one more below.
+
+    The best normalized accuracy rests on the few samples above an extreme threshold; its interval is conservative.
+    """
+    highest = 1.0 if name == "normalized_accuracy" else 0.985
+    assert 0.91 <= coverage[name] <= highest
+
+
+def test_normal_theory_of_the_simulation():
+    """The population behind the coverage is the one it claims to be."""
+    found = evaluate(*simulate(400_000, 400_000, np.random.default_rng(0)), level=None)
+    assert found.auroc == pytest.approx(scipy.stats.norm.cdf(1.5 / math.sqrt(2)), abs=0.003)
+    cut = scipy.stats.norm.ppf(0.05) + 1.5
+    assert found.fpr_at_95tpr == pytest.approx(scipy.stats.norm.sf(cut), abs=0.005)
+    assert found.detection_accuracy == pytest.approx(scipy.stats.norm.cdf(0.75), abs=0.003)
