@@ -12,10 +12,12 @@ import openauc
 
 ROOT = Path(openauc.__file__).parent
 
-LAYERS = (
-    "_validation _files _trial_files _columns environment plotting predictions metrics uncertainty audit evaluation "
-    "features recipe protocols losses models methods training bench report commands cli __main__"
-).split()
+LAYERS = [
+    *("_validation", "_files", "_trial_files", "_columns", "environment", "plotting", "predictions"),
+    *("metrics", "intervals", "uncertainty", "audit", "evaluation"),
+    *("features", "recipe", "protocols", "losses", "models", "methods", "training"),
+    *("bench", "report", "commands", "cli", "__main__"),
+]
 """Packages and modules below ``openauc``; the package itself re-exports what comes up to ``evaluation``."""
 
 TORCH = ("losses", "models", "methods", "training", "bench.runner", "bench.executors", "bench.cost", "bench.saved")
