@@ -191,7 +191,7 @@ def test_without_unknown_classes_there_is_the_accuracy(own_protocol, tmp_path):
     (result,) = Store(out).results()
     assert result.error is None
     assert set(result.metrics) == {"closed_set_accuracy"}
-    run("threshold", out)
+    run("threshold", out, "--target", "known_acceptance=0.8")
     run("report", out, "-o", tmp_path / "page.html")
     assert "closed" in run("table", out, "-m", "closed_set_accuracy")
 

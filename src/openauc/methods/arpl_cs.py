@@ -36,7 +36,8 @@ class ARPLCS(ARPL):
     image_size
         Side of the training images, 32 or 64 as published.
     noise_dim, generator_width, discriminator_width
-        Sizes of the two adversaries; the published ones by default.
+        Sizes of the two adversaries. By default these are as wide beside the backbone as published, 512 and 128 channels
+        beside 128 features.
     temperature, weight, margin
         As in :class:`~openauc.methods.arpl.ARPL`.
     backbone, num_classes, rng, label_smoothing
@@ -61,8 +62,8 @@ class ARPLCS(ARPL):
         beta: float = 0.1,
         image_size: int = 32,
         noise_dim: int = 100,
-        generator_width: int = 512,
-        discriminator_width: int = 128,
+        generator_width: int | None = None,
+        discriminator_width: int | None = None,
         temperature: float = 1.0,
         weight: float = 0.1,
         margin: float = 1.0,
@@ -82,8 +83,9 @@ class ARPLCS(ARPL):
         self.beta = beta
         self.image_size = image_size
         self.noise_dim = noise_dim
-        self.generator = Generator(image_size, noise_dim, width=generator_width, generator=torch_generator(rng))
-        self.discriminator = Discriminator(width=discriminator_width, generator=torch_generator(rng))
+        wide, narrow = generator_width or 4 * backbone.feature_dim, discriminator_width or backbone.feature_dim
+        self.generator = Generator(image_size, noise_dim, width=wide, generator=torch_generator(rng))
+        self.discriminator = Discriminator(width=narrow, generator=torch_generator(rng))
         self._adversaries: dict[str, Optimizer] = {
             name: Adam(adversary.parameters(), lr=2e-4, betas=(0.5, 0.999))
             for name, adversary in (("discriminator", self.discriminator), ("generator", self.generator))
