@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from openauc.bench.paper import METHODS
-from openauc.bench.suites import ablation, digits, load_suite, sensitivity, suite_names, table2
+from openauc.bench.suites import digits, load_suite, sensitivity, suite_names, table2
 from openauc.methods import make_method, method_names
-from openauc.methods.openauc import OpenAUC
 from openauc.models import make_backbone
 from openauc.protocols import get_protocol
 
@@ -123,15 +122,6 @@ def test_sensitivity_walks_the_papers_lambdas():
             assert found == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
 
-def test_each_arm_of_the_ablation_changes_one_thing():
-    preset = {**OpenAUC.preset("paper"), "score": None}
-    for arm in ablation.ARMS[1:]:
-        ((option, value),) = arm.items()
-        assert preset[option] != value
-    assert ablation.ARMS[0] == {}
-    assert len(ablation.trials()) == 5 * (len(ablation.ARMS) + 2)
-
-
 def test_cub_starts_from_the_weights_it_is_given():
     specs = load_suite("cub").trials(weights="mine.safetensors")
     assert {spec.weights for spec in specs} == {"mine.safetensors"}
@@ -145,8 +135,6 @@ def test_options_are_checked_by_name_and_value():
         load_suite("table2").trials(budget="gpu")
     with pytest.raises(ValueError, match="budget is 'small'"):
         load_suite("sensitivity").trials(budget="small")
-    with pytest.raises(ValueError, match="protocol is 'mnist'"):
-        load_suite("ablation").trials(protocol="mnist")
     with pytest.raises(ValueError, match="budget is 'digits'"):
         load_suite("inconsistency").trials(budget="digits")
     with pytest.raises(ValueError, match=r"'digits' has no trials with \{'seeds': 0\}"):
@@ -196,7 +184,7 @@ def test_what_is_wrong_with_a_file_is_told(tmp_path, text, error, said):
 
 
 def test_a_missing_file_and_a_suite_without_options(tmp_path):
-    with pytest.raises(ValueError, match=r"there is no file .*absent.py; pass a Python file, or one of ablation"):
+    with pytest.raises(ValueError, match=r"there is no file .*absent.py; pass a Python file, or one of cub"):
         load_suite(tmp_path / "absent.py")
     file = tmp_path / "plain.py"
     file.write_text("def trials():\n    return []\n")

@@ -188,7 +188,9 @@ def test_a_budget_that_follows_from_the_recipe_is_a_note() -> None:
     published = {"recipe": None, "epochs": None}
     summary = summarise([result(0.9, "softmax", **published), result(0.9, "openauc", **published)])
     assert labels(summary) == ["softmax (plain)", "openauc (plus)"]
-    assert "Trained with 100 epochs (plain), 600 epochs (plus), width 16, 8,000 training images, vgg32." in summary.notes
+    assert (
+        "Trained with 100 epochs (plain), 600 epochs (plus), width 16, 8,000 training images, vgg32." in summary.notes
+    )
 
 
 def test_a_budget_that_follows_from_the_protocol_is_a_note() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ablation
 import central
 import numpy as np
 import pytest
@@ -11,18 +12,30 @@ import tuning
 from openauc.bench.suites import load_suite, table2
 from openauc.bench.trial import TrialResult
 from openauc.methods import make_method
+from openauc.methods.openauc import OpenAUC
 from openauc.models import make_backbone
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmark"
 
 
-@pytest.mark.parametrize("name", ["central", "search", "tuning"])
+@pytest.mark.parametrize("name", ["ablation", "central", "search", "tuning"])
 def test_the_command_reads_it_and_methods_take_its_options(name):
     suite = load_suite(FOLDER / f"{name}.py")
     assert suite.description.endswith(".")
     for method, method_args in {(spec.method, tuple(spec.method_args.items())) for spec in suite.trials()}:
         network = make_backbone("vgg32", width=4, image_size=8)
         make_method(method, network, 4, rng=np.random.default_rng(0), method_args=dict(method_args))
+
+
+def test_each_arm_of_the_ablation_changes_one_thing():
+    preset = {**OpenAUC.preset("paper"), "score": None}
+    for arm in ablation.ARMS[1:]:
+        ((option, value),) = arm.items()
+        assert preset[option] != value
+    assert ablation.ARMS[0] == {}
+    assert len(ablation.trials()) == 5 * (len(ablation.ARMS) + 2)
+    with pytest.raises(ValueError, match="protocol is 'mnist'"):
+        ablation.trials(protocol="mnist")
 
 
 def test_tuning_never_opens_the_test_part():

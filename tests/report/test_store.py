@@ -110,7 +110,12 @@ def test_failures_and_how_cells_were_made_are_told(store: Store) -> None:
     html = store_report(store)
     assert "&lt;script&gt;document.title" in html
     assert "in &lt;b&gt;line&lt;/b&gt;" in html
-    assert html.count("openauc train mnist -m openauc --split 1 --recipe plain --epochs 30 --set backbone=vgg32 --set width=4") == 3
+    assert (
+        html.count(
+            "openauc train mnist -m openauc --split 1 --recipe plain --epochs 30 --set backbone=vgg32 --set width=4"
+        )
+        == 3
+    )
     assert "processor test &amp; &lt;co&gt;" in html
 
 

@@ -36,8 +36,8 @@ class ARPLCS(ARPL):
     image_size
         Side of the training images, 32 or 64 as published.
     noise_dim, generator_width, discriminator_width
-        Sizes of the two adversaries. By default these are as wide beside the backbone as published, 512 and 128 channels
-        beside 128 features.
+        Sizes of the two adversaries. By default they are as wide beside the backbone as published, 512 and 128
+        channels beside 128 features.
     temperature, weight, margin
         As in :class:`~openauc.methods.arpl.ARPL`.
     backbone, num_classes, rng, label_smoothing

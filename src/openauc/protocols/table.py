@@ -12,9 +12,6 @@ from openauc.protocols.base import Protocol, Sizes, Split
 from openauc.protocols.files import is_protocol_file, read_protocol
 from openauc.recipe import Recipe, published_recipes
 
-_LEGACY = "five class splits of ARPL (Chen et al., 2021), used by Vaze et al. (2022) and Wang et al. (2022)"
-_FINE_GRAINED = "Semantic Shift Benchmark (Vaze et al., 2022), unknown classes easy, medium or hard"
-
 
 def _entries(file: str) -> list[dict[str, Any]]:
     text = resources.files("openauc.protocols").joinpath(f"data/{file}.json").read_text(encoding="utf-8")
@@ -25,10 +22,6 @@ def _entries(file: str) -> list[dict[str, Any]]:
 def _splits(file: str) -> tuple[Split, ...]:
     """Splits of `data/<file>.json`."""
     return tuple(Split.of(entry["known"], entry["unknown"]) for entry in _entries(file))
-
-
-def _sizes(file: str) -> tuple[Sizes, ...]:
-    return tuple(Sizes(**entry["sizes"]) for entry in _entries(file))
 
 
 def _recipes(
@@ -52,6 +45,33 @@ def _digits_recipes() -> dict[str, Recipe]:
     return {"small": small, **found}
 
 
+def _paper(file: str, source: str, *, unknown: str | None = None, size: int = 32, **more: Any) -> Protocol:
+    """One of the papers' six benchmark sets."""
+    return Protocol(
+        known_source=source,
+        unknown_source=unknown or source,
+        splits=_splits(file),
+        sizes=tuple(Sizes(**entry["sizes"]) for entry in _entries(file)),
+        image_size=size,
+        recipes=_recipes(size, **more),
+        reference="five class splits of ARPL (Chen et al., 2021), used by Vaze et al. (2022) and Wang et al. (2022)",
+    )
+
+
+def _fine_grained(source: str, images_per_class: int, **plus: Any) -> Protocol:
+    return Protocol(
+        known_source=source,
+        unknown_source=source,
+        splits=_splits(source),
+        image_size=448,
+        images_per_class=images_per_class,
+        recipes=_recipes(448, plus=plus),
+        reference="Semantic Shift Benchmark (Vaze et al., 2022), unknown classes easy, medium or hard",
+    )
+
+
+_ADAM = {"optimizer": "adam", "weight_decay": 0.0}
+
 PROTOCOLS: dict[str, Protocol] = {
     "digits": Protocol(
         known_source="digits",
@@ -65,85 +85,22 @@ PROTOCOLS: dict[str, Protocol] = {
         width=8,
         reference="embedded 8 x 8 UCI digits (Alpaydin and Kaynak, 1998) with the class splits of MNIST",
     ),
-    "mnist": Protocol(
-        known_source="mnist",
-        unknown_source="mnist",
-        splits=_splits("mnist"),
-        sizes=_sizes("mnist"),
-        image_size=32,
-        recipes=_recipes(32, plain={"augmentation": "none"}, plus={"rand_augment_m": 8, "rand_augment_ops": "digits"}),
-        reference=_LEGACY,
+    "mnist": _paper(
+        "mnist", "mnist", plain={"augmentation": "none"}, plus={"rand_augment_m": 8, "rand_augment_ops": "digits"}
     ),
-    "svhn": Protocol(
-        known_source="svhn",
-        unknown_source="svhn",
-        splits=_splits("svhn"),
-        sizes=_sizes("svhn"),
-        image_size=32,
-        recipes=_recipes(32, plus={"rand_augment_m": 18, "rand_augment_ops": "digits"}),
-        reference=_LEGACY,
+    "svhn": _paper("svhn", "svhn", plus={"rand_augment_m": 18, "rand_augment_ops": "digits"}),
+    "cifar10": _paper("cifar10", "cifar10"),
+    "cifar+10": _paper("cifar_plus_10", "cifar10", unknown="cifar100"),
+    "cifar+50": _paper("cifar_plus_50", "cifar10", unknown="cifar100"),
+    "tinyimagenet": _paper(
+        "tinyimagenet",
+        "tiny_imagenet",
+        size=64,
+        plain={**_ADAM, "learning_rate": 0.001},
+        plus={**_ADAM, "learning_rate": 0.01, "rand_augment_m": 9, "label_smoothing": 0.9},
     ),
-    "cifar10": Protocol(
-        known_source="cifar10",
-        unknown_source="cifar10",
-        splits=_splits("cifar10"),
-        sizes=_sizes("cifar10"),
-        image_size=32,
-        reference=_LEGACY,
-    ),
-    "cifar+10": Protocol(
-        known_source="cifar10",
-        unknown_source="cifar100",
-        splits=_splits("cifar_plus_10"),
-        sizes=_sizes("cifar_plus_10"),
-        image_size=32,
-        reference=_LEGACY,
-    ),
-    "cifar+50": Protocol(
-        known_source="cifar10",
-        unknown_source="cifar100",
-        splits=_splits("cifar_plus_50"),
-        sizes=_sizes("cifar_plus_50"),
-        image_size=32,
-        reference=_LEGACY,
-    ),
-    "tinyimagenet": Protocol(
-        known_source="tiny_imagenet",
-        unknown_source="tiny_imagenet",
-        splits=_splits("tinyimagenet"),
-        sizes=_sizes("tinyimagenet"),
-        image_size=64,
-        recipes=_recipes(
-            64,
-            plain={"optimizer": "adam", "learning_rate": 0.001, "weight_decay": 0.0},
-            plus={
-                "optimizer": "adam",
-                "learning_rate": 0.01,
-                "weight_decay": 0.0,
-                "rand_augment_m": 9,
-                "label_smoothing": 0.9,
-            },
-        ),
-        reference=_LEGACY,
-    ),
-    "cub": Protocol(
-        known_source="cub",
-        unknown_source="cub",
-        splits=_splits("cub"),
-        image_size=448,
-        images_per_class=30,
-        recipes=_recipes(448, plus={"rand_augment_m": 30, "label_smoothing": 0.3}),
-        reference=_FINE_GRAINED,
-    ),
-    "aircraft": Protocol(
-        known_source="aircraft",
-        unknown_source="aircraft",
-        splits=_splits("aircraft"),
-        image_size=448,
-        images_per_class=67,
-        recipes=_recipes(448, plus={"rand_augment_m": 15, "label_smoothing": 0.2}),
-        reference=_FINE_GRAINED,
-    ),
+    "cub": _fine_grained("cub", 30, rand_augment_m=30, label_smoothing=0.3),
+    "aircraft": _fine_grained("aircraft", 67, rand_augment_m=15, label_smoothing=0.2),
 }
 """Protocols by name, as `openauc list protocols` prints them."""
 

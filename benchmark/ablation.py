@@ -1,4 +1,7 @@
-"""Which choices of the OpenAUC loss matter: each arm differs from the paper's form in one thing."""
+"""Which choices of the OpenAUC loss matter: each arm differs from the paper's form in one thing.
+
+`openauc run benchmark/ablation.py [--set protocol=cifar10]`; `publish.py` writes the results.
+"""
 
 from __future__ import annotations
 
