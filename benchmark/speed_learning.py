@@ -11,6 +11,7 @@ from plain_loop import PillowTransform, plain_epoch, plain_logits, plain_step
 from timing import Row, Timed, faster, faster_in_pairs, in_new_process, in_pairs, in_turn, timed
 from torch import nn
 
+from openauc.environment import reuse_memory
 from openauc.methods import build_method, recipe_for
 from openauc.methods.base import Method
 from openauc.protocols import OpenSetData, get_protocol
@@ -20,7 +21,6 @@ from openauc.training.augment import TrainTransform, resize
 from openauc.training.loop import Precision, train
 from openauc.training.pixels import lay_out
 from openauc.training.predict import embed_images
-from openauc.training.process import reuse_memory
 
 BATCH = 128
 

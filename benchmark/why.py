@@ -2,8 +2,8 @@
 
 The largest logit, by which unknown samples are told at test, is the mean of the logits plus the largest one's lead over
 that mean. Cross-entropy depends on differences of logits, so on the lead and not on the mean. From the networks of a
-store (of `benchmark/ablation.py` or `benchmark/search.py`), for CE+ and the two presets of OpenAUC: how well each of the
-three tells unknown from known samples.
+store (of `benchmark/ablation.py` or `benchmark/search.py`), for CE+ and the two presets of OpenAUC: how well each of
+the three tells unknown from known samples.
 """
 
 from __future__ import annotations

@@ -313,6 +313,14 @@ def test_every_method_takes_the_protocols_recipe_on_digits(method):
     assert spec.width == PROTOCOLS["digits"].width
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gcpl", "openauc"])
+def test_the_defaults_work_for_a_newcomer(method, tmp_path):
+    run("train", "digits", "--method", method, "--split", 1, "-o", tmp_path)
+    (result,) = Store(tmp_path).results()
+    assert result.metrics["openauc"] >= 0.9
+
+
 def test_without_torch_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("openauc.commands.train.find_spec", lambda name: None)
     refused("train", "digits", "-o", tmp_path / "run", match=r"pip install 'openauc\[train\]'")

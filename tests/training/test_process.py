@@ -23,7 +23,7 @@ def new_pages():
 """
 
 KEEPING = """
-from openauc.training.process import reuse_memory
+from openauc.environment import reuse_memory
 
 before = new_pages()
 reuse_memory()

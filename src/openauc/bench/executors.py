@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from openauc.bench.trial import Job, Outcome
-from openauc.environment import cores
+from openauc.environment import cores, reuse_memory
 
 Work = Callable[[Job], Outcome]
 Execute = Callable[[Work, Iterable[Job]], Iterator[Outcome]]
@@ -267,6 +267,7 @@ def _serve(work: Work, connection: Connection) -> None:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         threading.Thread(target=_end_with_parent, daemon=True).start()
+        reuse_memory()
         connection.send(_Word.READY)
         while True:
             job = connection.recv()

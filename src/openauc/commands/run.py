@@ -94,8 +94,7 @@ def _local(jobs: int | None, threads: int) -> Execute:
     import torch
 
     from openauc.bench.executors import in_process, process_pool
-    from openauc.environment import cores
-    from openauc.training.process import reuse_memory
+    from openauc.environment import cores, reuse_memory
 
     for option, value in (("--jobs", jobs), ("--threads", threads)):
         if value is not None and value < 1:

@@ -66,8 +66,9 @@ def train(
     """
     require_torch("training")
     from openauc.bench.runner import Network, run_trial
+    from openauc.environment import reuse_memory
     from openauc.training.loop import TrainingInterrupted
-    from openauc.training.process import process_state, reuse_memory
+    from openauc.training.process import process_state
 
     spec = make_spec(
         protocol,

@@ -1,9 +1,7 @@
-"""What a training process is and has: its place among others, its device, its memory, its signals."""
+"""What a training process is and has: its place among others, its device, its signals."""
 
 from __future__ import annotations
 
-import ctypes
-import platform
 import signal
 import sys
 import threading
@@ -14,9 +12,6 @@ from types import FrameType
 import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
-
-# malloc.h
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def on_cpu() -> bool:
@@ -30,18 +25,6 @@ def on_cpu() -> bool:
 def process_state() -> PartialState:
     """Which of how many processes this is, and its device."""
     return PartialState(cpu=on_cpu())
-
-
-def reuse_memory() -> None:
-    """Keep freed memory in this process for good, where the C library is glibc; for programs, not for libraries.
-
-    By default it returns every large block to the system at once, and a tenth of a full-width step on a CPU went
-    into clearing the pages of the next one.
-    """
-    if not torch.cuda.is_available() and platform.libc_ver()[0] == "glibc":
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_MAX, 0)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 @contextmanager
