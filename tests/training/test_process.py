@@ -49,7 +49,8 @@ def in_a_fresh_process(code):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_freed_memory_is_reused():
-    before, after = in_a_fresh_process(KEEPING)
+    # The fewest of three: a busy system may take idle pages away from a process, which then asks for them again.
+    before, after = min((in_a_fresh_process(KEEPING) for _ in range(3)), key=lambda pages: pages[1])
     # Beyond the largest threshold of glibc, so that the system is asked each time, in huge pages or small.
     assert before > 0
     # The heap grows with the first few blocks; twenty would ask for five times as much.
