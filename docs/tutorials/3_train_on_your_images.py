@@ -139,16 +139,21 @@ shell("openauc train mine.json --validation 0.1 -o runs/mine")
 shell("openauc threshold runs/mine --target known_acceptance=0.95")
 
 # %%
-# Label new images: two of a known class, and two digits of which the model has never heard.
+# Label new images: fifty of known digits, fifty of digits of which the model has never heard.
 
 new = folder.parent / "new"
 new.mkdir()
-for name, label in (("3", digits.class_names.index("3")), ("other", -1)):
-    for number, pixels in enumerate(digits.test_images[digits.test_labels == label][:2]):
-        Image.fromarray(pixels).save(new / f"{name}_{number}.png")
+kinds = {"known": digits.test_labels == digits.class_names.index("3"), "other": digits.test_labels == -1}
+for name, rows in kinds.items():
+    for number, pixels in enumerate(digits.test_images[rows][:50]):
+        Image.fromarray(pixels).save(new / f"{name}_{number:02d}.png")
 
 shell("openauc predict runs/mine new -o labels.csv")
-print((folder.parent / "labels.csv").read_text())
+lines = (folder.parent / "labels.csv").read_text().splitlines()
+print("", *lines[:3], "...", lines[-1], sep="\n")
+for name in kinds:
+    found = [line for line in lines if f"/{name}_" in line]
+    print(f"{name}: {sum(',unknown,' in line for line in found)} of {len(found)} labelled unknown")
 
 # %%
 # With more images
