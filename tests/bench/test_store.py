@@ -297,18 +297,18 @@ def test_runners_that_come_and_go_do_not_disturb_each_other(tmp_path: Path) -> N
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dead.json"]
 
 
-def _take_all(folder: str, start: float, queue: "multiprocessing.Queue[list[str]]") -> None:
-    time.sleep(max(0.0, start - time.time()))
+def _take_all(folder: str, together: Any, queue: "multiprocessing.Queue[list[str]]") -> None:
+    together.wait(60)
     with Claims(Path(folder)) as claims:
         queue.put([key for key in map(str, range(200)) if claims.take(key)])
-        time.sleep(2)
+        together.wait(60)  # nobody gives its claims up before all have looked for theirs
 
 
 def test_runners_racing_for_the_same_trials_share_them_out(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue: multiprocessing.Queue[list[str]] = context.Queue()
-    start = time.time() + 2
-    racers = [context.Process(target=_take_all, args=(str(tmp_path), start, queue)) for _ in range(3)]
+    together = context.Barrier(3)
+    racers = [context.Process(target=_take_all, args=(str(tmp_path), together, queue)) for _ in range(3)]
     for racer in racers:
         racer.start()
     taken = [key for _ in racers for key in queue.get(timeout=60)]
