@@ -15,7 +15,7 @@ from openauc.bench.variants import MEAN, Column
 from openauc.metrics.table import METRICS
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 Format = Literal["text", "markdown", "latex", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -65,13 +65,14 @@ def layout(summaries: Sequence[Summary], *, best: str = "¹", second: str = "²"
     yield shared
 
 
-def rich_table(grid: Grid) -> Table:
-    """The table for a terminal."""
+def rich_table(grid: Grid) -> Group:
+    """The table for a terminal, below its title, which a narrow table would break into lines."""
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=grid.title, title_justify="left", title_style="bold")
+    table = Table(box=box.SIMPLE_HEAD)
     for i, heading in enumerate(grid.headings):
         table.add_column(Text(heading), justify="center" if i else "left")
     styles, marks = {1: "bold", 2: "underline"}, {1: " ¹", 2: " ²"}
@@ -85,7 +86,7 @@ def rich_table(grid: Grid) -> Table:
             for entry in entries
         ]
         table.add_row(Text(label), *cells)
-    return table
+    return Group(Text(grid.title, style="bold"), table)
 
 
 def _legend(summary: Summary, best: str, second: str) -> Iterator[str]:

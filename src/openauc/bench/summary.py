@@ -18,7 +18,7 @@ import numpy as np
 from openauc._validation import check_choice, check_fraction
 from openauc.bench.paper import Published, published, training_of
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
-from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import (
     ARGUMENT,
     BUDGET,
@@ -144,7 +144,7 @@ class Summary:
 def summarise(
     results: Iterable[TrialResult],
     *,
-    metric: str = "openauc",
+    metric: str | None = None,
     baseline: str | None = None,
     level: float = 0.95,
     planned: Iterable[TrialSpec] = (),
@@ -156,7 +156,7 @@ def summarise(
     results
         Finished and failed ones. Of several results of one trial a finished one counts, else the last.
     metric
-        Name in ``METRICS``.
+        Name in ``METRICS``; OpenAUC by default, or the accuracy where no trial was tested on unknown samples.
     baseline
         Label of a row, or a method that has one row only; every other row is compared with it.
     level
@@ -173,9 +173,10 @@ def summarise(
     >>> round(cell.mean, 4), cell.n_distinct, tuple(round(bound, 4) for bound in cell.interval)
     (0.93, 3, (0.8404, 1.0196))
     """
-    check_choice("metric", metric, METRICS)
+    found = list(results)
+    metric = check_choice("metric", metric or main_metric(found), METRICS)
     check_fraction("level", level, one=False)
-    trials = scored_trials(results, planned)
+    trials = scored_trials(found, planned)
     if not trials:
         raise ValueError("there is no result to summarise; run some trials first.")
     finished = [trial.finished for trial in trials if trial.finished]

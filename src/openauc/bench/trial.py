@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -221,6 +221,13 @@ class TrialResult:
         """Result from what :meth:`to_dict` wrote."""
         intervals = {name: (float(low), float(high)) for name, (low, high) in values["intervals"].items()}
         return cls(**{**values, "spec": TrialSpec.from_dict(values["spec"]), "intervals": intervals})
+
+
+def main_metric(results: Iterable[TrialResult]) -> str:
+    """OpenAUC, or the accuracy where no trial was tested on unknown samples."""
+    finished = [result.metrics for result in results if result.error is None]
+    known_only = finished and all(set(found) == {"closed_set_accuracy"} for found in finished)
+    return "closed_set_accuracy" if known_only else "openauc"
 
 
 class Job(NamedTuple):

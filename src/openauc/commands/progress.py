@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.trial import TrialResult, TrialSpec, main_metric
+from openauc.metrics.table import METRICS
 
 METRIC = "openauc"
 
@@ -156,7 +157,8 @@ def said(result: TrialResult) -> str:
     """A result in a few words."""
     if result.error is not None:
         return f"FAILED {result.error.splitlines()[0]}"
-    return f"OpenAUC {100 * result.metrics[METRIC]:.1f} ({clock(result.seconds)})"
+    metric = main_metric([result])
+    return f"{METRICS[metric].label} {100 * result.metrics[metric]:.1f} ({clock(result.seconds)})"
 
 
 def clock(seconds: float) -> str:

@@ -46,9 +46,11 @@ def table(
     from openauc.bench.selection import matches, parse_conditions
     from openauc.bench.store import Store
     from openauc.bench.summary import summarise
+    from openauc.bench.trial import main_metric
     from openauc.metrics.table import METRICS
 
-    metrics = [check_choice("--metric", name, METRICS) for name in metric or ("openauc",)]
+    for name in metric or ():
+        check_choice("--metric", name, METRICS)
     if not store.is_dir():
         raise ValueError(f"there is no store {store}; `openauc run NAME --store {store}` makes one.")
     results, planned = Store(store).results(), Store(store).planned()
@@ -60,6 +62,7 @@ def table(
         planned = [spec for spec in planned if matches(spec, conditions)]
         if not results:
             raise ValueError(f"{store} holds no result with {only}.")
+    metrics = metric or [main_metric(results)]
     results = [_with_metrics(result, metrics, Store(store), recompute=recompute) for result in results]
     summaries = [summarise(results, metric=name, baseline=baseline, level=level, planned=planned) for name in metrics]
     suffix = out.suffix.lower() if out is not None else ""

@@ -15,7 +15,7 @@ from openauc._trial_files import LOG
 from openauc.bench.rendering import Grid, layout
 from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Row, Summary, summarise
-from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
 from openauc.metrics.table import METRICS
 from openauc.report.commands import command_of
@@ -51,7 +51,7 @@ def store_report(
     *,
     specs: Sequence[TrialSpec] | None = None,
     relative_to: Path | str = ".",
-    metric: str = "openauc",
+    metric: str | None = None,
     baseline: str | None = None,
     level: float = 0.95,
 ) -> str:
@@ -75,6 +75,7 @@ def store_report(
     results = [result for result in store.results() if specs is None or result.spec.id in wanted]
     if not (results or planned):
         raise ValueError(f"{store.root} holds no trials; `openauc run NAME --store {store.root}` makes some.")
+    metric = metric or main_metric(results)
     metrics = [metric, *(name for name in ALSO if name != metric and _everywhere(name, results))]
     summaries = [summarise(results, metric=m, baseline=baseline, level=level, planned=planned) for m in metrics]
     trials = scored_trials(results, planned)
