@@ -164,7 +164,7 @@ def call(function: Callable[..., float], samples: Samples, index: Any = slice(No
 
 
 class Spread(NamedTuple):
-    """Value of a metric and its variance; near 1 the interval of a pairwise metric reaches ``beyond`` it."""
+    """Value of a metric between 0 and ``largest``, its variance, and the numbers of samples these rest on."""
 
     value: float
     variance: float
@@ -176,16 +176,14 @@ class Spread(NamedTuple):
         low, high = pair_interval(self.value / self.largest, self.variance / self.largest**2, self.sizes, level)
         return Interval(self.largest * low, self.largest * high)
 
-    def beyond(self, level: float) -> tuple[float, float]:
-        """How far the two bounds lie beyond those of the variance alone, as a square to be added to its own."""
-        low, high = self.interval(level)
-        plain = Interval(self.value, self.value)
-        if self.variance > 0.0 and 0.0 < self.value < self.largest:
-            share = logit_interval(self.value / self.largest, self.variance / self.largest**2, level)
-            plain = Interval(self.largest * share.low, self.largest * share.high)
-        below = (self.value - low) ** 2 - (self.value - plain.low) ** 2
-        above = (high - self.value) ** 2 - (plain.high - self.value) ** 2
-        return float(np.sqrt(max(below, 0.0))), float(np.sqrt(max(above, 0.0)))
+    def unseen_with(self, other: Spread) -> float:
+        """Variance that one more sample lost by either of two models would add, for comparisons.
+
+        Of N samples, those of the smaller side, where nothing is lost; of N more for every four losses.
+        """
+        lost = min(min(one.value, one.largest - one.value) / one.largest for one in (self, other))
+        smaller = min(self.sizes)
+        return 2.0 * (self.largest / (smaller * (1.0 + smaller * lost / _LOSSES_PER_SIZE))) ** 2
 
 
 class Bootstrap:
