@@ -94,35 +94,38 @@ def rates_interval(rates: Sequence[WeightedRate], level: float = 0.95, effective
     return Interval(value - float(np.sqrt(below)), value + float(np.sqrt(above)))
 
 
-def pair_interval(value: float, variance: float, sizes: tuple[float, float], level: float = 0.95) -> Interval:
+def pair_interval(
+    value: float, variance: float, sizes: tuple[float, float], level: float = 0.95, span: float = 1.0
+) -> Interval:
     """Interval of a mean over pairs of ``sizes`` known and unknown samples, between 0 and 1, from its variance.
 
     The logit interval is right where many samples show the variance. Near 1 few do: what is lost is lost by a few
     samples, a rare loss may not be among them, and the variance comes out too small. N pairs of distinct samples, N
-    those of the smaller side, are N independent trials at least. So the lower bound is at most that of Wilson's
-    interval of as many trials as the variance stands for, but of no more than N when nothing is lost, and N more for
-    every four losses. After few losses the upper bound is at least Wilson's with half a loss less (the continuity
-    correction). Near 0 it is the mirror image.
+    those of the smaller side, are N independent trials at least. So the interval also holds Wilson's of as many trials
+    as the variance stands for, but of no more than N when nothing is lost, and N more for every four losses. After few
+    losses its upper end counts half a loss less (the continuity correction). Near 0 it is the mirror image.
+
+    Where only a share ``span`` of the unknown samples takes part, a trial loses 1 / ``span``.
 
     >>> low, high = pair_interval(0.7, 0.001, (100, 100))
     >>> f"{low:.3f} {high:.3f}"
-    '0.634 0.758'
+    '0.635 0.758'
     >>> [round(bound, 3) for bound in pair_interval(1.0, 0.0, (100, 200))]
     [0.963, 1.0]
     """
-    if value < 0.5:
+    if value < 0.5 and span == 1.0:
         low, high = pair_interval(1.0 - value, variance, sizes, level)
         return Interval(1.0 - high, 1.0 - low)
-    smaller = min(sizes)
-    if not variance > 0.0 or value == 1.0:
-        return wilson_interval(value * smaller, smaller, level)
-    lost = 1.0 - value
-    low, high = logit_interval(value, variance, level)
-    n = min(value * lost / variance, smaller * (1.0 + smaller * lost / _LOSSES_PER_SIZE))
-    low = min(low, wilson_interval(value * n, n, level).low)
+    n = smaller = min(sizes)
+    low = high = value
+    lost = (1.0 - value) * span
+    if variance > 0.0 and 0.0 < value < 1.0:
+        low, high = logit_interval(value, variance, level)
+        n = min(lost * (1.0 - lost) / (variance * span**2), smaller * (1.0 + smaller * lost / _LOSSES_PER_SIZE))
+    least, most = wilson_interval((1.0 - lost) * n, n, level)
     if n * lost < _FEW_LOSSES:
-        high = max(high, wilson_interval(min(value * n + 0.5, n), n, level).high)
-    return Interval(low, high)
+        most = wilson_interval(min((1.0 - lost) * n + 0.5, n), n, level).high
+    return Interval(min(low, max(1.0 - (1.0 - least) / span, 0.0)), max(high, 1.0 - (1.0 - most) / span))
 
 
 def logit_interval(value: float, variance: float, level: float) -> Interval:
@@ -170,20 +173,18 @@ class Spread(NamedTuple):
     variance: float
     sizes: tuple[float, float]
     largest: float = 1.0
+    span: float = 1.0
 
     def interval(self, level: float) -> Interval:
         """Interval of a mean over pairs."""
-        low, high = pair_interval(self.value / self.largest, self.variance / self.largest**2, self.sizes, level)
+        share, variance = self.value / self.largest, self.variance / self.largest**2
+        low, high = pair_interval(share, variance, self.sizes, level, self.span)
         return Interval(self.largest * low, self.largest * high)
 
-    def unseen_with(self, other: Spread) -> float:
-        """Variance that one more sample lost by either of two models would add, for comparisons.
-
-        Of N samples, those of the smaller side, where nothing is lost; of N more for every four losses.
-        """
-        lost = min(min(one.value, one.largest - one.value) / one.largest for one in (self, other))
-        smaller = min(self.sizes)
-        return 2.0 * (self.largest / (smaller * (1.0 + smaller * lost / _LOSSES_PER_SIZE))) ** 2
+    @property
+    def trials(self) -> float:
+        """Fewest independent trials that these samples are."""
+        return min(self.sizes[0], self.sizes[1] * self.span) / self.largest
 
 
 class Bootstrap:
@@ -213,7 +214,7 @@ class Bootstrap:
     def _of_pairs(self, metric: PairMetric, value: float) -> Spread:
         samples, table = self._model.samples, self._model.ranking.table
         variance = sum(metric.influence(table).variances(table, samples.sizes))
-        return Spread(value, variance, (samples.sizes[0], samples.sizes[1] * metric.span), metric.largest)
+        return Spread(value, variance, samples.sizes, metric.largest, metric.span)
 
     def spread(self, metric: Metric) -> Spread:
         """Value and variance of a metric, for comparisons."""

@@ -34,6 +34,7 @@ from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, R
 
 Triple = tuple[Any, Any, Any]
 _CORRELATED = 1 << 16  # samples are enough for a correlation
+_TELLING = 40  # samples that tell two models apart halve what may be unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,8 @@ def compare(
 
     The variance of a difference follows from those of its two terms and the correlation of what each sample does to
     them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples are lost and
-    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012).
+    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012); their
+    weight falls as more samples tell the models apart.
 
     A metric that is a plain function has no influence: it gets the paired bootstrap and a paired permutation test.
     Under the hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them;
@@ -236,11 +238,20 @@ class _Influences:
         if _same(self._subsets[i], self._subsets[j]):
             return difference, Interval(difference, difference), 1.0
         apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
-        error = np.sqrt(_variance_of_sum(apart) + self._spreads[i].unseen_with(self._spreads[j]))
+        error = np.sqrt(_variance_of_sum(apart) + unseen(apart, self._spreads[i].trials))
         half = normal_quantile(self._level) * float(error)
         # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
         p = max(2.0 * NormalDist().cdf(-abs(difference) / error), 2.0 ** (1 - sum(map(len, apart))))
         return difference, Interval(difference - half, difference + half), p
+
+
+def unseen(apart: Sequence[Floats], trials: float) -> float:
+    """Variance of two more samples among the trials, one lost by either model, and less the more tell them apart.
+
+    A side of which k samples matter alike counts as k samples.
+    """
+    telling = sum(float(np.abs(side).sum() ** 2 / max((side**2).sum(), 1e-300)) for side in apart)
+    return 2.0 / trials**2 / (1.0 + telling / _TELLING)
 
 
 def _same(one: RankedModel, other: RankedModel) -> bool:
