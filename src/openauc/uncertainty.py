@@ -34,6 +34,7 @@ from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, R
 
 Triple = tuple[Any, Any, Any]
 _CORRELATED = 1 << 16  # samples are enough for a correlation
+_TESTED_AT = 0.95  # level at which interval and test agree
 _TELLING = 40  # samples that tell two models apart halve what may be unseen
 
 
@@ -238,19 +239,36 @@ class _Influences:
         if _same(self._subsets[i], self._subsets[j]):
             return difference, Interval(difference, difference), 1.0
         apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
-        error = np.sqrt(_variance_of_sum(apart) + unseen(apart, self._spreads[i].trials))
-        half = normal_quantile(self._level) * float(error)
-        # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
-        p = max(2.0 * NormalDist().cdf(-abs(difference) / error), 2.0 ** (1 - sum(map(len, apart))))
-        return difference, Interval(difference - half, difference + half), p
+        return difference, *difference_interval(difference, apart, self._spreads[i].trials, self._level)
+
+
+def difference_interval(
+    difference: float, apart: Sequence[Floats], trials: float, level: float
+) -> tuple[Interval, float]:
+    """Interval and p-value of a difference from what each known and each unknown sample adds to it.
+
+    Samples that few others resemble make it skew, which moves both bounds (Johnson 1978).
+    """
+    error = float(np.sqrt(_variance_of_sum(apart) + unseen(apart, trials)))
+    third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
+
+    def middle(z: float) -> float:
+        return difference + third / error**2 * (2.0 * z * z + 1.0) / 6.0
+
+    z = normal_quantile(level)
+    from_zero = max(middle(normal_quantile(_TESTED_AT)) * (1.0 if difference > 0.0 else -1.0), 0.0)
+    # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
+    p = max(2.0 * NormalDist().cdf(-from_zero / error), 2.0 ** (1 - sum(map(len, apart))))
+    return Interval(min(middle(z) - z * error, difference), max(middle(z) + z * error, difference)), p
 
 
 def unseen(apart: Sequence[Floats], trials: float) -> float:
     """Variance of two more samples among the trials, one lost by either model, and less the more tell them apart.
 
-    A side of which k samples matter alike counts as k samples.
+    A side of which k samples are alike, and apart from all others, tells by k samples.
     """
-    telling = sum(float(np.abs(side).sum() ** 2 / max((side**2).sum(), 1e-300)) for side in apart)
+    unlike = [np.abs(side - np.median(side)) for side in apart if len(side)]
+    telling = sum(float(side.sum() ** 2 / max((side**2).sum(), 1e-300)) for side in unlike)
     return 2.0 / trials**2 / (1.0 + telling / _TELLING)
 
 
