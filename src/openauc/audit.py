@@ -302,9 +302,9 @@ def _apply(coded: Coded, change: _Change) -> RankedModel:
 
 
 def _values(model: RankedModel, threshold: float) -> dict[str, float]:
-    counts, table = counts_at(model.coded, threshold), model.ranking.table
+    counts = counts_at(model.coded, threshold)
     at_threshold = {name: float(formula(counts)) for name, formula in _AT_THRESHOLD.items()}
-    return at_threshold | {name: float(formula(table)) for name, formula in _OVER_RANKS.items()}
+    return at_threshold | {name: float(model.over_ranks(formula)) for name, formula in _OVER_RANKS.items()}
 
 
 def _reaction(before: float, after: float, change: _Change) -> str:
@@ -503,11 +503,12 @@ def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
     over_thresholds = decision.sweep_of(result.model).values
     crossing = np.any((result.open_score <= at) != (permuting.open_score <= at))
     same_decisions = "" if crossing else "no exchanged sample crosses the threshold"
+    unbreakable = _nothing_breaks(coded, at)
 
     def verdicts(name: str) -> dict[str, Verdict]:
         unmoved = same_decisions if name in over_thresholds else ""
         return {
-            "P1": _falls(name, original, broken, _nothing_breaks(coded, at)),
+            "P1": _falls(name, original, broken, unbreakable),
             "P2": _falls(name, rejecting, accepted, _not_worse(accepting)),
             "P3": _keeps_value(original.values.get(name), over_thresholds.get(name)),
             "P4": _is_number(original.row(name)),
@@ -554,7 +555,7 @@ def _farthest_apart(one: Curve, other: Curve) -> tuple[float, float]:
     ends.sort(kind="stable")  # quick where two sorted parts are to be merged
     ends = ends[np.append(True, ends[1:] > ends[:-1])]
     x = np.concatenate([ends, 0.5 * (ends[1:] + ends[:-1])])
-    heights, other_heights = one.at(x), other.at(x)
+    heights, other_heights = (np.interp(x, curve.x, curve.y) for curve in (one, other))  # top of a step, as ``at``
     column = np.argmax(np.abs(heights - other_heights))
     return float(heights[column]), float(other_heights[column])
 

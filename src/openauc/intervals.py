@@ -22,6 +22,7 @@ from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, Samples
 from openauc.metrics.counts import DecisionCounts, RankedModel, counts_at, ratio
 from openauc.metrics.curve import Floats
 from openauc.metrics.decision import WeightedRate, best_of
+from openauc.metrics.influence import steps_of
 from openauc.metrics.ranking import best_detection_column
 from openauc.metrics.resampling import (
     coarse,
@@ -29,6 +30,7 @@ from openauc.metrics.resampling import (
     resampled_column,
     resampled_counts,
     resampled_table,
+    resampled_totals,
 )
 from openauc.metrics.table import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 
@@ -181,10 +183,14 @@ class Spread(NamedTuple):
         low, high = pair_interval(share, variance, self.sizes, level, self.span)
         return Interval(self.largest * low, self.largest * high)
 
-    @property
-    def trials(self) -> float:
-        """Fewest independent trials that these samples are."""
-        return min(self.sizes[0], self.sizes[1] * self.span) / self.largest
+    def unseen_with(self, other: Spread) -> float:
+        """Variance that one more sample lost by either of two models would add to their difference.
+
+        2 / N^2 where nothing is lost, N being the samples of the smaller side; half of it after four losses, and so on.
+        """
+        lost = min(min(one.value, one.largest - one.value) / one.largest for one in (self, other))
+        smaller = min(self.sizes[0], self.sizes[1] * self.span)
+        return 2.0 * (self.largest / smaller) ** 2 / (1.0 + smaller * lost / _LOSSES_PER_SIZE)
 
 
 class Bootstrap:
@@ -213,7 +219,7 @@ class Bootstrap:
 
     def _of_pairs(self, metric: PairMetric, value: float) -> Spread:
         samples, table = self._model.samples, self._model.ranking.table
-        variance = sum(metric.influence(table).variances(table, samples.sizes))
+        variance = sum(metric.influence(table).variances(self._steps, samples.sizes))
         return Spread(value, variance, samples.sizes, metric.largest, metric.span)
 
     def spread(self, metric: Metric) -> Spread:
@@ -252,8 +258,10 @@ class Bootstrap:
         """
         model = self._model
         if isinstance(metric, DecisionMetric):
-            counts = resampled_counts(model.coded, found.threshold, *self._draws, by_class=metric.by_class)
-            return metric.of_counts(counts)
+            if metric.by_class:
+                return metric.of_counts(resampled_counts(model.coded, found.threshold, *self._draws))
+            column = int(np.searchsorted(model.ranking.threshold, found.threshold))
+            return metric.of_counts(resampled_totals(model.counts, column, model.samples.sizes, *self._draws))
         if isinstance(metric, ColumnMetric):
             table = model.ranking.table
             column = int(metric.column(table))
@@ -268,6 +276,10 @@ class Bootstrap:
             shifted = metric.of_table(resampled) + (found.value - float(metric.of_table(table)))
             return np.clip(shifted, 0.0, metric.largest)
         return bootstrap_function(model.samples, metric.function, *self._draws)
+
+    @cached_property
+    def _steps(self) -> tuple[Floats, Floats, Floats]:
+        return steps_of(self._model.ranking.table)
 
     @cached_property
     def _tables(self) -> tuple[RankTable, RankTable]:

@@ -35,7 +35,6 @@ from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, R
 Triple = tuple[Any, Any, Any]
 _CORRELATED = 1 << 16  # samples are enough for a correlation
 _TESTED_AT = 0.95  # level at which interval and test agree
-_TELLING = 40  # samples that tell two models apart halve what may be unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +92,7 @@ def compare(
 
     The variance of a difference follows from those of its two terms and the correlation of what each sample does to
     them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples are lost and
-    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012); their
-    weight falls as more samples tell the models apart.
+    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012).
 
     A metric that is a plain function has no influence: it gets the paired bootstrap and a paired permutation test.
     Under the hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them;
@@ -239,17 +237,19 @@ class _Influences:
         if _same(self._subsets[i], self._subsets[j]):
             return difference, Interval(difference, difference), 1.0
         apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
-        return difference, *difference_interval(difference, apart, self._spreads[i].trials, self._level)
+        unseen = self._spreads[i].unseen_with(self._spreads[j])
+        return difference, *difference_interval(difference, apart, unseen, self._level)
 
 
 def difference_interval(
-    difference: float, apart: Sequence[Floats], trials: float, level: float
+    difference: float, apart: Sequence[Floats], unseen: float, level: float
 ) -> tuple[Interval, float]:
     """Interval and p-value of a difference from what each known and each unknown sample adds to it.
 
-    Samples that few others resemble make it skew, which moves both bounds (Johnson 1978).
+    ``unseen`` adds to its variance. Samples that few others resemble make it skew, which moves both bounds (Johnson
+    1978).
     """
-    error = float(np.sqrt(_variance_of_sum(apart) + unseen(apart, trials)))
+    error = float(np.sqrt(_variance_of_sum(apart) + unseen))
     third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
 
     def middle(z: float) -> float:
@@ -260,16 +260,6 @@ def difference_interval(
     # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
     p = max(2.0 * NormalDist().cdf(-from_zero / error), 2.0 ** (1 - sum(map(len, apart))))
     return Interval(min(middle(z) - z * error, difference), max(middle(z) + z * error, difference)), p
-
-
-def unseen(apart: Sequence[Floats], trials: float) -> float:
-    """Variance of two more samples among the trials, one lost by either model, and less the more tell them apart.
-
-    A side of which k samples are alike, and apart from all others, tells by k samples.
-    """
-    unlike = [np.abs(side - np.median(side)) for side in apart if len(side)]
-    telling = sum(float(side.sum() ** 2 / max((side**2).sum(), 1e-300)) for side in unlike)
-    return 2.0 / trials**2 / (1.0 + telling / _TELLING)
 
 
 def _same(one: RankedModel, other: RankedModel) -> bool:
