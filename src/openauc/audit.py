@@ -508,11 +508,11 @@ def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
     def verdicts(name: str) -> dict[str, Verdict]:
         unmoved = same_decisions if name in over_thresholds else ""
         return {
-            "P1": _falls(name, original, broken, unbreakable),
-            "P2": _falls(name, rejecting, accepted, _not_worse(accepting)),
+            "P1": _falls(name, original, broken, unbreakable, result.n_unknown),
+            "P2": _falls(name, rejecting, accepted, _not_worse(accepting), result.n_unknown),
             "P3": _keeps_value(original.values.get(name), over_thresholds.get(name)),
             "P4": _is_number(original.row(name)),
-            "coupled": _falls(name, original, permuted, _not_worse(permuting) or unmoved),
+            "coupled": _falls(name, original, permuted, _not_worse(permuting) or unmoved, result.n_unknown),
         }
 
     return {row: verdicts(name) for row, name in _TABLE_ROWS.items()}
@@ -537,9 +537,9 @@ def _not_worse(construction: Construction) -> str:
     return "" if construction.conditions[-1].holds else construction.reaction
 
 
-def _falls(name: str, old: _Measured, new: _Measured, obstacle: str) -> Verdict:
+def _falls(name: str, old: _Measured, new: _Measured, obstacle: str, n_unknown: int) -> Verdict:
     if name == "oscr_curve":
-        before, after = _farthest_apart(old.oscr_curve, new.oscr_curve)
+        before, after = _farthest_apart(old.oscr_curve, new.oscr_curve, n_unknown)
     else:
         before, after = old.values[name], new.values[name]
     if after < before - _ROUNDING:
@@ -549,11 +549,12 @@ def _falls(name: str, old: _Measured, new: _Measured, obstacle: str) -> Verdict:
     return Verdict("no", before, after, "does not fall")
 
 
-def _farthest_apart(one: Curve, other: Curve) -> tuple[float, float]:
+def _farthest_apart(one: Curve, other: Curve, n_unknown: int) -> tuple[float, float]:
     """Heights of two curves where they differ most; midpoints see below the top of a vertical step."""
-    ends = np.concatenate([one.x, other.x])
-    ends.sort(kind="stable")  # quick where two sorted parts are to be merged
-    ends = ends[np.append(True, ends[1:] > ends[:-1])]
+    met = np.zeros(n_unknown + 1, dtype=bool)
+    for curve in (one, other):
+        met[np.rint(curve.x * n_unknown).astype(np.int64)] = True
+    ends = np.flatnonzero(met) / n_unknown
     x = np.concatenate([ends, 0.5 * (ends[1:] + ends[:-1])])
     heights, other_heights = (np.interp(x, curve.x, curve.y) for curve in (one, other))  # top of a step, as ``at``
     column = np.argmax(np.abs(heights - other_heights))

@@ -33,7 +33,7 @@ from openauc.metrics.resampling import generator
 from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 
 Triple = tuple[Any, Any, Any]
-_CORRELATED = 1 << 16  # samples are enough for a correlation
+_CORRELATED = 1 << 14  # samples are enough for a correlation
 _TESTED_AT = 0.95  # level at which interval and test agree
 
 

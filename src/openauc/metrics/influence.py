@@ -40,7 +40,7 @@ class Influence(NamedTuple):
         return value[~is_unknown], value[is_unknown]
 
     def variances(self, steps: tuple[Floats, Floats, Floats], sizes: tuple[float, float]) -> tuple[float, float]:
-        """Variance of the mean over each side of ``sizes`` samples, from ``steps_of`` the table; NaN of fewer than 2."""
+        """Variance of the mean over each side of ``sizes`` samples, from ``steps_of`` a table; NaN of fewer than 2."""
         right, wrong, unknown = zip(self, steps, strict=True)
         return _variance_of_mean((right, wrong), sizes[0]), _variance_of_mean((unknown,), sizes[1])
 
