@@ -30,14 +30,6 @@ _AT_THRESHOLD: Mapping[str, Callable[[DecisionCounts], Floats]] = {
     "unknown_tpr": decision.unknown_tpr_of,
     "unknown_fpr": decision.unknown_fpr_of,
 }
-_OVER_RANKS: Mapping[str, Callable[[RankTable], Floats]] = {
-    "auroc": ranking.auroc_of,
-    "closed_set_accuracy": ranking.accuracy_of,
-    "acc_times_auc": ranking.acc_times_auc_of,
-    "acc_plus_auc": ranking.acc_plus_auc_of,
-    "openauc": ranking.openauc_of,
-    "openauc_strict": lambda t: ranking.openauc_of(t, "strict"),
-}
 _TABLE_ROWS: Mapping[str, str] = {
     "Open-set F-score": "macro_f_score",
     "Youden's index": "youden_index",
@@ -304,7 +296,19 @@ def _apply(coded: Coded, change: _Change) -> RankedModel:
 def _values(model: RankedModel, threshold: float) -> dict[str, float]:
     counts = counts_at(model.coded, threshold)
     at_threshold = {name: float(formula(counts)) for name, formula in _AT_THRESHOLD.items()}
-    return at_threshold | {name: float(model.over_ranks(formula)) for name, formula in _OVER_RANKS.items()}
+    auroc, accuracy = float(model.over_ranks(ranking.auroc_of)), float(model.over_ranks(ranking.accuracy_of))
+    return at_threshold | {
+        "auroc": auroc,
+        "closed_set_accuracy": accuracy,
+        "acc_times_auc": accuracy * auroc,
+        "acc_plus_auc": accuracy + auroc,
+        "openauc": float(model.over_ranks(ranking.openauc_of)),
+        "openauc_strict": float(model.over_ranks(_openauc_strict)),
+    }
+
+
+def _openauc_strict(table: RankTable) -> Floats:
+    return ranking.openauc_of(table, "strict")
 
 
 def _reaction(before: float, after: float, change: _Change) -> str:

@@ -233,7 +233,7 @@ def test_many_confused_classes_are_drawn_apart(monkeypatch):
     """Beyond the number of pairs that are drawn, a wrong sample's two classes are drawn apart: the spread stays."""
     coded = encode(read_samples(*_normal(6000, 3000, np.random.default_rng(9), n_classes=30)))
     spreads = []
-    for most in (4096, 10):
+    for most in (1024, 10):
         monkeypatch.setattr(resampling, "MOST_CELLS", most)
         counts = resampled_counts(coded, 1.0, 4000, 5)
         spreads.append([np.std(DECISION_METRICS[name](counts)) for name in ("macro_f_score", "youden_index")])

@@ -18,7 +18,7 @@ from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by
 from openauc.metrics.curve import Floats
 
 MOST_COLUMNS = 256
-MOST_CELLS = 4096
+MOST_CELLS = 1024
 _DRAWN_ONE_BY_ONE = 256  # samples of a side, at most
 _QUANTILES = 4096
 _SMALL = 64  # from here on a Poisson number is normal but for its skewness
