@@ -34,6 +34,7 @@ LAYERS = {
     "metrics.resampling": "N2.5",
     "metrics.table": "N3",
     "metrics.selective": "N3.2",
+    "constructions": "N2.8",
     "audit": "N3",
     "intervals": "N3.5",
     "scoring": "N4",
