@@ -240,7 +240,7 @@ class Bootstrap:
     def _percentiles(self, metric: Metric, found: Measured) -> tuple[Interval, str]:
         low, high = percentile_interval(self.replicates(metric, found), self._level)
         method = "bootstrap"
-        if isinstance(metric, (ColumnMetric, DecisionMetric)) and getattr(metric, "accepted", None) is None:
+        if isinstance(metric, DecisionMetric) or (isinstance(metric, ColumnMetric) and metric.accepted is None):
             method = "bootstrap, threshold held"
             low = max(low, 0.0)  # no best value is below that of rejecting everything
         if high - low < _SAME and isinstance(metric, (TableMetric, DecisionMetric)):

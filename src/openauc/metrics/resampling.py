@@ -17,8 +17,8 @@ from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Counts, Ints, 
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class
 from openauc.metrics.curve import Floats
 
-MOST_COLUMNS = 256
-MOST_CELLS = 1024
+MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a bound by more than what these leave out
+MOST_CELLS = 1024  # pairs of classes confused, each drawn by itself
 _DRAWN_ONE_BY_ONE = 256  # samples of a side, at most
 _QUANTILES = 4096
 _SMALL = 64  # from here on a Poisson number is normal but for its skewness
