@@ -39,8 +39,8 @@ TRUTHS = (0.5, 0.7, 0.9, 0.97, 0.99, 0.999)
 FAMILIES = ("ranking", "accuracy", "both", "rare")
 METRICS = {name: standard_metrics(max_ofpr=0.2)[name] for name in ("openauc", "auroc", "partial_openauc")}
 PAIRS = ((0.999, 0.99), (0.99, 0.99), (0.99, 0.97), (0.97, 0.9), (0.9, 0.8))
-REPLICATES, OTHER_RUNS = 200, 100
-OTHER_SIZES, OTHER_FAMILIES = SIZES[:3], ("both",)
+REPLICATES = 200
+OTHER_ROWS = [("both", size, truth) for size in SIZES[:3] for truth in TRUTHS[2:]]
 Triple = tuple[np.ndarray, np.ndarray, np.ndarray]
 Other = Callable[[Triple, np.random.Generator], tuple[float, float]]
 
@@ -131,13 +131,14 @@ def osr_metrics_interval(bootstrap_ci: Callable[..., Any]) -> Other:
     return interval
 
 
-def cell(family: str, truth: float, sizes: tuple[int, int], runs: int, others: dict[str, Other]) -> dict[str, Any]:
+def cell(
+    family: str, truth: float, sizes: tuple[int, int], runs: int, others: dict[str, Other], few: int
+) -> dict[str, Any]:
     """Coverage and mean width at one truth."""
     rng = np.random.default_rng([int(1000 * truth), *sizes, FAMILIES.index(family)])
     true_values = population(family, truth)
     hits, widths = dict.fromkeys(METRICS, 0), dict.fromkeys(METRICS, 0.0)
     rival_hits = dict.fromkeys(others, 0)
-    few = min(runs, OTHER_RUNS)
     for run in range(runs):
         triple = draw(family, truth, sizes, rng)
         for name, (low, high) in intervals(triple).items():
@@ -228,17 +229,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few data sets, nothing written: to try the program")
     parser.add_argument("--runs", type=int, default=2000, help="data sets per row")
+    parser.add_argument("--other-runs", type=int, default=100, help="data sets per row for other tools")
     parser.add_argument("--osr-metrics", metavar="FOLDER", help="where osr-metrics was installed")
     options = parser.parse_args()
     warnings.simplefilter("ignore", openauc.ScoreDirectionWarning)  # a true value of 1/2 is often missed from below
-    runs = 5 if options.quick else options.runs
+    runs, few = (5, 2) if options.quick else (options.runs, options.other_runs)
     sizes = SIZES[:2] if options.quick else SIZES
     rivals = dict(others(options.osr_metrics))
     cells, pairs = [], []
     for family in FAMILIES:
         for size in sizes:
-            shown = rivals if size in OTHER_SIZES and family in OTHER_FAMILIES else {}
-            cells += [cell(family, truth, size, runs, shown) for truth in TRUTHS]
+            for truth in TRUTHS:
+                shown = rivals if (family, size, truth) in OTHER_ROWS else {}
+                cells.append(cell(family, truth, size, runs, shown, few))
             pairs += [compared(family, truths, size, runs) for truths in PAIRS]
             print(family, size, "done", file=sys.stderr)
     text = page(cells, pairs, list(rivals))
