@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 import tracemalloc
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
@@ -12,6 +16,7 @@ from timing import Row, faster, in_turn
 
 import openauc
 from openauc.metrics import _kernel
+from openauc.report import predictions_report
 
 Triple = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -94,16 +99,59 @@ def small_row() -> Row:
     return Row("openauc_score, 1,000 float32 (reference: the limit)", ours, 1e-4, 1e-4 / ours, "< 100 us", ours < 1e-4)
 
 
-def evaluate_row(n: int, replicates: int) -> Row:
-    triple = simulated(n, n, 100)
+def at_most(name: str, ours: float, reference: float, target: float) -> Row:
+    share = ours / reference
+    return Row(name, ours, reference, share, f"<= {target:g}x", share <= target)
+
+
+def evaluate_rows(n: int, repeats: int) -> list[Row]:
+    """All metrics with intervals, and what is built on them, against one roc_auc_score on the same rows."""
+    triple = simulated(n // 2, n - n // 2, 100)
+    noise = np.random.default_rng(1).normal(size=n).astype(np.float32)
+    other = (triple[0], triple[1], triple[2] + noise)
     unknown, scores = masked(triple)
-    ours, sklearn = in_turn(
-        3, lambda: openauc.evaluate(*triple, n_replicates=replicates), lambda: roc_auc_score(unknown, scores)
+    predictions = {"model": openauc.Predictions.of(*triple)}
+    ours, sklearn, both, page = in_turn(
+        repeats,
+        lambda: openauc.evaluate(*triple),
+        lambda: roc_auc_score(unknown, scores),
+        lambda: openauc.compare(triple, other, metrics=list(openauc.METRICS)),
+        lambda: predictions_report(predictions),
     )
-    name = (
-        f"evaluate, {n:,} + {n:,} samples, 100 classes, {replicates:,} replicates, against {replicates:,} roc_auc_score"
+    with backend("numpy"):
+        (plain,) = in_turn(repeats, lambda: openauc.evaluate(*triple))
+    where = f"{n:,} rows, 100 classes"
+    return [
+        at_most(f"evaluate, all metrics and intervals, {where}, in times of one roc_auc_score", ours, sklearn, 4),
+        at_most("the same, numpy only", plain, sklearn, 12),
+        at_most(f"compare, two models, all metrics, {where}, in times of one evaluate", both, ours, 2.5),
+        at_most(f"predictions_report, {where}, in times of one evaluate", page, ours, 3),
+        file_row(triple, sklearn),
+    ]
+
+
+def file_row(triple: Triple, sklearn: float) -> Row:
+    """`openauc evaluate` of a CSV file in a process of its own, reading and start-up included."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "predictions.csv")
+        openauc.Predictions.of(*triple).save(file)
+        command = [sys.executable, "-c", "from openauc.cli import main; main()", "evaluate", str(file)]
+        (ours,) = in_turn(2, lambda: subprocess.run(command, check=True, capture_output=True))
+    name = f"openauc evaluate of a CSV file of {len(triple[0]):,} rows, in times of one roc_auc_score"
+    return at_most(name, ours, sklearn, 12)
+
+
+def small_evaluate_row(n: int) -> Row:
+    triple = simulated(n // 2, n - n // 2, 100)
+    (ours,) = in_turn(20, lambda: openauc.evaluate(*triple))
+    return Row(
+        f"evaluate, all metrics and intervals, {n:,} rows, 100 classes (reference: the limit)",
+        ours,
+        0.06,
+        0.06 / ours,
+        "< 60 ms",
+        ours < 0.06,
     )
-    return faster(name, ours, sklearn * replicates, 20)
 
 
 def loop_over_grid(y_true: np.ndarray, y_pred: np.ndarray, score: np.ndarray, grid: np.ndarray) -> tuple[float, float]:
@@ -145,11 +193,18 @@ def sweep_row(n: int, repeats: int) -> Row:
 
 def metrics_rows(quick: bool) -> list[Row]:
     if quick:
-        return [small_row(), *openauc_rows(200_000, 3), evaluate_row(5_000, 100), sweep_row(2_000, 1)]
+        return [
+            small_row(),
+            *openauc_rows(200_000, 3),
+            small_evaluate_row(10_000),
+            *evaluate_rows(100_000, 1),
+            sweep_row(2_000, 1),
+        ]
     return [
         small_row(),
         *openauc_rows(1_000_000, 9),
         *openauc_rows(10_000_000, 5),
-        evaluate_row(100_000, 2000),
+        small_evaluate_row(10_000),
+        *evaluate_rows(1_000_000, 5),
         sweep_row(20_000, 5),
     ]

@@ -13,8 +13,10 @@ from openauc import evaluate
 from openauc.intervals import (
     Bootstrap,
     Interval,
+    logit_interval,
     measure,
     normal_quantile,
+    pair_interval,
     percentile_interval,
     seed_of,
     wilson_interval,
@@ -79,7 +81,7 @@ def test_auroc_variance_against_hanley_and_mcneil(c):
         score = np.concatenate([rng.exponential(size=m), c * rng.exponential(size=n)])
         triple = [0] * m + [UNKNOWN] * n, [0] * (m + n), score
         table = ranked(triple).table
-        variances.append(sum(influence.of_openauc(table, with_wrong=True).variances(table, (m, n))))
+        variances.append(sum(influence.of_openauc(table, with_wrong=True).variances(influence.steps_of(table), (m, n))))
         values.append(ranking.auroc_score(*triple))
     assert np.mean(values) == pytest.approx(a, abs=4 * np.sqrt(exact / 600))
     assert np.mean(variances) == pytest.approx(exact, rel=0.06)
@@ -105,7 +107,7 @@ def test_openauc_variance_against_bootstrap_and_simulation(low, high):
         r = ranked(simulate(300, 250, rng))
         values.append(float(formula(r.table)))
         placements = influence.of_openauc(r.table, low=low, high=high)
-        variances.append(sum(placements.variances(r.table, (300, 250))))
+        variances.append(sum(placements.variances(influence.steps_of(r.table), (300, 250))))
         assert placements.of_samples(r)[0].mean() == pytest.approx(values[-1], abs=0.01)
         if i < 12:
             resampled.append(formula(resampled_table(r.table, (300, 250), 800, i)).var())
@@ -140,6 +142,76 @@ def test_small_classes_do_not_push_the_interval_away_from_the_value():
             continue  # a rate near 1 has all its doubt below
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         assert abs(result.values[name] - middle) < 0.5 * half, name
+
+
+def test_pair_interval_by_hand():
+    """Thirty of a hundred lost: the logit interval, and nothing else."""
+    half = 1.959963984540054 * math.sqrt(0.002) / (0.7 * 0.3)
+    logit = math.log(0.7 / 0.3)
+    expected = [1 / (1 + math.exp(-(logit + sign * half))) for sign in (-1, 1)]
+    assert pair_interval(0.7, 0.002, (100, 100)) == pytest.approx(expected)
+    mirrored = pair_interval(0.3, 0.002, (100, 100))
+    assert mirrored == pytest.approx([1 - expected[1], 1 - expected[0]])
+
+
+@pytest.mark.parametrize("n", [250, 1000])
+@pytest.mark.parametrize("value", [0.5, 0.7, 0.8, 0.9])
+def test_the_interval_is_not_wider_where_many_samples_are_lost(value, n):
+    """Variances as large as they get (a share of n samples) and as small as pairs make them."""
+    for variance in (value * (1 - value) / n, value * (1 - value) / (2 * n)):
+        assert pair_interval(value, variance, (n, n)) == pytest.approx(logit_interval(value, variance, 0.95))
+
+
+def test_a_variance_that_few_losses_show_is_not_believed():
+    """Wilson's interval of the trials that the samples are at least: a hundred, and a quarter more for one loss."""
+    assert pair_interval(0.99, 1e-9, (100, 300)).low == wilson_interval(0.99 * 125, 125).low
+    assert pair_interval(0.99, 1e-9, (100, 300)).high == wilson_interval(0.99 * 125 + 0.5, 125).high
+    assert pair_interval(1.0, 0.0, (100, 300), 0.9) == wilson_interval(100, 100, 0.9)
+    assert pair_interval(0.0, 0.0, (8, 5), 0.9) == wilson_interval(0, 5, 0.9)
+    assert pair_interval(0.5, math.nan, (1, 2)).low == pytest.approx(wilson_interval(0.5, 1).low)
+    low, high = pair_interval(0.999, 0.0005 * 0.001, (100, 100))
+    assert low < 0.965
+    assert high > 0.9998
+
+
+def test_a_loss_in_part_of_the_range_counts_for_more():
+    """A fifth of the unknown samples takes part: one trial lost is five times as much of the value."""
+    low, high = pair_interval(1.0, 0.0, (100, 100), span=0.2)
+    assert low == pytest.approx(1 - (1 - wilson_interval(100, 100).low) / 0.2)
+    assert high == 1.0
+    assert pair_interval(0.0, 0.0, (30, 30), span=0.2) == pytest.approx(
+        (0.0, 1 - (1 - wilson_interval(24, 30).high) / 0.2)
+    )
+
+
+def lossy(truth: float, accuracy: float, n_known: int, n_unknown: int, rng) -> Triple:
+    """An OpenAUC of ``truth``; the share ``accuracy`` of what is lost is lost to wrong classes, the rest to ranking."""
+    right = 1 - accuracy * (1 - truth)
+    shift = math.sqrt(2) * scipy.stats.norm.ppf(min(truth / right, 1 - 1e-12))
+    true = np.repeat([0, UNKNOWN], [n_known, n_unknown])
+    score = rng.normal(size=len(true)) + shift * (true == UNKNOWN)
+    return Triple(true, np.where((true == 0) & (rng.random(len(true)) > right), 1, 0), score)
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize(
+    ("truth", "n_known", "n_unknown"),
+    [(0.97, 30, 30), (0.999, 30, 30), (0.978, 100, 100), (0.989, 100, 100), (0.992, 100, 100), (0.99, 300, 300)],
+)
+def test_coverage_near_the_ceiling(truth, n_known, n_unknown, accuracy):
+    """Of 400 data sets at least 93 % have an interval that holds the true value."""
+    rng = np.random.default_rng(7)
+    chosen = {name: COVERED[name] for name in ("openauc", "auroc")}
+    right = 1 - accuracy * (1 - truth)
+    truths = {"openauc": truth, "auroc": min(truth / right, 1 - 1e-12)}
+    hits = dict.fromkeys(chosen, 0)
+    for _ in range(400):
+        model = RankedModel(read_samples(*lossy(truth, accuracy, n_known, n_unknown, rng)))
+        bootstrap = Bootstrap(model, 0.95, 2, 0)
+        for name, metric in chosen.items():
+            low, high = bootstrap.interval(metric, measure(metric, model))[0]
+            hits[name] += low <= truths[name] <= high
+    assert min(hits.values()) >= 0.93 * 400, hits
 
 
 RUNS = 400

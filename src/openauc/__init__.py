@@ -34,14 +34,17 @@ from openauc.metrics.ranking import (
     pointwise_sum,
     roc_curve,
 )
+from openauc.metrics.selective import SELECTIVE, augrc, aurc, e_aurc, expected_calibration_error
 from openauc.metrics.table import METRICS, Metric, standard_metrics
 from openauc.predictions import Predictions
+from openauc.scoring import make_scorer
 from openauc.uncertainty import Comparison, Interval, compare
 
 __version__ = "0.1.0"
 
 __all__ = [
     "METRICS",
+    "SELECTIVE",
     "UNKNOWN",
     "Audit",
     "Comparison",
@@ -56,6 +59,8 @@ __all__ = [
     "acc_plus_auc",
     "acc_times_auc",
     "audit",
+    "augrc",
+    "aurc",
     "auroc_score",
     "average_precision",
     "ccr_at_fpr",
@@ -65,9 +70,12 @@ __all__ = [
     "confusion_matrix",
     "decide",
     "detection_accuracy",
+    "e_aurc",
     "error_at_tpr",
     "evaluate",
+    "expected_calibration_error",
     "fpr_at_tpr",
+    "make_scorer",
     "normalized_accuracy",
     "open_set_f_score",
     "openauc_score",

@@ -22,6 +22,7 @@ from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, Samples
 from openauc.metrics.counts import DecisionCounts, RankedModel, counts_at, ratio
 from openauc.metrics.curve import Floats
 from openauc.metrics.decision import WeightedRate, best_of
+from openauc.metrics.influence import steps_of
 from openauc.metrics.ranking import best_detection_column
 from openauc.metrics.resampling import (
     coarse,
@@ -29,6 +30,7 @@ from openauc.metrics.resampling import (
     resampled_column,
     resampled_counts,
     resampled_table,
+    resampled_totals,
 )
 from openauc.metrics.table import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 
@@ -94,35 +96,38 @@ def rates_interval(rates: Sequence[WeightedRate], level: float = 0.95, effective
     return Interval(value - float(np.sqrt(below)), value + float(np.sqrt(above)))
 
 
-def pair_interval(value: float, variance: float, sizes: tuple[float, float], level: float = 0.95) -> Interval:
+def pair_interval(
+    value: float, variance: float, sizes: tuple[float, float], level: float = 0.95, span: float = 1.0
+) -> Interval:
     """Interval of a mean over pairs of ``sizes`` known and unknown samples, between 0 and 1, from its variance.
 
     The logit interval is right where many samples show the variance. Near 1 few do: what is lost is lost by a few
     samples, a rare loss may not be among them, and the variance comes out too small. N pairs of distinct samples, N
-    those of the smaller side, are N independent trials at least. So the lower bound is at most that of Wilson's
-    interval of as many trials as the variance stands for, but of no more than N when nothing is lost, and N more for
-    every four losses. After few losses the upper bound is at least Wilson's with half a loss less (the continuity
-    correction). Near 0 it is the mirror image.
+    those of the smaller side, are N independent trials at least. So the interval also holds Wilson's of as many trials
+    as the variance stands for, but of no more than N when nothing is lost, and N more for every four losses. After few
+    losses its upper end counts half a loss less (the continuity correction). Near 0 it is the mirror image.
+
+    Where only a share ``span`` of the unknown samples takes part, a trial loses 1 / ``span``.
 
     >>> low, high = pair_interval(0.7, 0.001, (100, 100))
     >>> f"{low:.3f} {high:.3f}"
-    '0.634 0.758'
+    '0.635 0.758'
     >>> [round(bound, 3) for bound in pair_interval(1.0, 0.0, (100, 200))]
     [0.963, 1.0]
     """
-    if value < 0.5:
+    if value < 0.5 and span == 1.0:
         low, high = pair_interval(1.0 - value, variance, sizes, level)
         return Interval(1.0 - high, 1.0 - low)
-    smaller = min(sizes)
-    if not variance > 0.0 or value == 1.0:
-        return wilson_interval(value * smaller, smaller, level)
-    lost = 1.0 - value
-    low, high = logit_interval(value, variance, level)
-    n = min(value * lost / variance, smaller * (1.0 + smaller * lost / _LOSSES_PER_SIZE))
-    low = min(low, wilson_interval(value * n, n, level).low)
+    n = smaller = min(sizes)
+    low = high = value
+    lost = (1.0 - value) * span
+    if variance > 0.0 and 0.0 < value < 1.0:
+        low, high = logit_interval(value, variance, level)
+        n = min(lost * (1.0 - lost) / (variance * span**2), smaller * (1.0 + smaller * lost / _LOSSES_PER_SIZE))
+    least, most = wilson_interval((1.0 - lost) * n, n, level)
     if n * lost < _FEW_LOSSES:
-        high = max(high, wilson_interval(min(value * n + 0.5, n), n, level).high)
-    return Interval(low, high)
+        most = wilson_interval(min((1.0 - lost) * n + 0.5, n), n, level).high
+    return Interval(min(low, max(1.0 - (1.0 - least) / span, 0.0)), max(high, 1.0 - (1.0 - most) / span))
 
 
 def logit_interval(value: float, variance: float, level: float) -> Interval:
@@ -164,28 +169,28 @@ def call(function: Callable[..., float], samples: Samples, index: Any = slice(No
 
 
 class Spread(NamedTuple):
-    """Value of a metric and its variance; near 1 the interval of a pairwise metric reaches ``beyond`` it."""
+    """Value of a metric between 0 and ``largest``, its variance, and the numbers of samples these rest on."""
 
     value: float
     variance: float
     sizes: tuple[float, float]
     largest: float = 1.0
+    span: float = 1.0
 
     def interval(self, level: float) -> Interval:
         """Interval of a mean over pairs."""
-        low, high = pair_interval(self.value / self.largest, self.variance / self.largest**2, self.sizes, level)
+        share, variance = self.value / self.largest, self.variance / self.largest**2
+        low, high = pair_interval(share, variance, self.sizes, level, self.span)
         return Interval(self.largest * low, self.largest * high)
 
-    def beyond(self, level: float) -> tuple[float, float]:
-        """How far the two bounds lie beyond those of the variance alone, as a square to be added to its own."""
-        low, high = self.interval(level)
-        plain = Interval(self.value, self.value)
-        if self.variance > 0.0 and 0.0 < self.value < self.largest:
-            share = logit_interval(self.value / self.largest, self.variance / self.largest**2, level)
-            plain = Interval(self.largest * share.low, self.largest * share.high)
-        below = (self.value - low) ** 2 - (self.value - plain.low) ** 2
-        above = (high - self.value) ** 2 - (plain.high - self.value) ** 2
-        return float(np.sqrt(max(below, 0.0))), float(np.sqrt(max(above, 0.0)))
+    def unseen_with(self, other: Spread) -> float:
+        """Variance that one more sample lost by either of two models would add to their difference.
+
+        2 / N^2 where nothing is lost, N being the samples of the smaller side; half of it after four losses, and so on.
+        """
+        lost = min(min(one.value, one.largest - one.value) / one.largest for one in (self, other))
+        smaller = min(self.sizes[0], self.sizes[1] * self.span)
+        return 2.0 * (self.largest / smaller) ** 2 / (1.0 + smaller * lost / _LOSSES_PER_SIZE)
 
 
 class Bootstrap:
@@ -214,8 +219,8 @@ class Bootstrap:
 
     def _of_pairs(self, metric: PairMetric, value: float) -> Spread:
         samples, table = self._model.samples, self._model.ranking.table
-        variance = sum(metric.influence(table).variances(table, samples.sizes))
-        return Spread(value, variance, (samples.sizes[0], samples.sizes[1] * metric.span), metric.largest)
+        variance = sum(metric.influence(table).variances(self._steps, samples.sizes))
+        return Spread(value, variance, samples.sizes, metric.largest, metric.span)
 
     def spread(self, metric: Metric) -> Spread:
         """Value and variance of a metric, for comparisons."""
@@ -235,7 +240,7 @@ class Bootstrap:
     def _percentiles(self, metric: Metric, found: Measured) -> tuple[Interval, str]:
         low, high = percentile_interval(self.replicates(metric, found), self._level)
         method = "bootstrap"
-        if isinstance(metric, (ColumnMetric, DecisionMetric)) and getattr(metric, "accepted", None) is None:
+        if isinstance(metric, DecisionMetric) or (isinstance(metric, ColumnMetric) and metric.accepted is None):
             method = "bootstrap, threshold held"
             low = max(low, 0.0)  # no best value is below that of rejecting everything
         if high - low < _SAME and isinstance(metric, (TableMetric, DecisionMetric)):
@@ -253,8 +258,10 @@ class Bootstrap:
         """
         model = self._model
         if isinstance(metric, DecisionMetric):
-            counts = resampled_counts(model.coded, found.threshold, *self._draws, by_class=metric.by_class)
-            return metric.of_counts(counts)
+            if metric.by_class:
+                return metric.of_counts(resampled_counts(model.coded, found.threshold, *self._draws))
+            column = int(np.searchsorted(model.ranking.threshold, found.threshold))
+            return metric.of_counts(resampled_totals(model.counts, column, model.samples.sizes, *self._draws))
         if isinstance(metric, ColumnMetric):
             table = model.ranking.table
             column = int(metric.column(table))
@@ -269,6 +276,10 @@ class Bootstrap:
             shifted = metric.of_table(resampled) + (found.value - float(metric.of_table(table)))
             return np.clip(shifted, 0.0, metric.largest)
         return bootstrap_function(model.samples, metric.function, *self._draws)
+
+    @cached_property
+    def _steps(self) -> tuple[Floats, Floats, Floats]:
+        return steps_of(self._model.ranking.table)
 
     @cached_property
     def _tables(self) -> tuple[RankTable, RankTable]:

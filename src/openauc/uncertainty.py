@@ -33,8 +33,8 @@ from openauc.metrics.resampling import generator
 from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 
 Triple = tuple[Any, Any, Any]
-_CORRELATED = 1 << 16  # samples are enough for a correlation
-_TESTED_AT = 0.95
+_CORRELATED = 1 << 14  # samples are enough for a correlation
+_TESTED_AT = 0.95  # level at which interval and test agree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +91,8 @@ def compare(
     """Paired differences of two or more models on the same samples, with interval and p-value.
 
     The variance of a difference follows from those of its two terms and the correlation of what each sample does to
-    them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples show the
-    variance, each bound moves out as far as ``evaluate`` moves those of the two models, added in squares. The p-value
-    is one minus the level at which the interval would reach 0, its sides growing like normal quantiles.
+    them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples are lost and
+    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012).
 
     A metric that is a plain function has no influence: it gets the paired bootstrap and a paired permutation test.
     Under the hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them;
@@ -224,33 +223,50 @@ class _Influences:
         level: float,
     ) -> None:
         self.method = "DeLong" if isinstance(metric, (PairMetric, RateMetric)) else "bootstrap"
-        self._level = level
+        self._level, self._subsets = level, subsets
         self._spreads = [bootstrap.spread(metric) for bootstrap in bootstraps]
         self.values = [spread.value for spread in self._spreads]
         self._influences = [
             _scaled(_influence(metric, subset), spread.variance)
             for subset, spread in zip(subsets, self._spreads, strict=True)
         ]
-        self._n = sum(map(len, self._influences[0]))
 
     def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
         """Difference, interval and p-value of models i and j."""
         difference = self.values[i] - self.values[j]
-        apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
-        if difference == 0.0 and not any(side.any() for side in apart):  # they agree on every sample
+        if _same(self._subsets[i], self._subsets[j]):
             return difference, Interval(difference, difference), 1.0
-        variance = _variance_of_sum(apart)
-        below, above = self._sides(i, j, variance, self._level)
-        toward_zero = self._sides(i, j, variance, _TESTED_AT)[0 if difference > 0.0 else 1]
-        z = normal_quantile(_TESTED_AT) * abs(difference) / toward_zero
-        # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
-        p = max(2.0 * NormalDist().cdf(-z), 2.0 ** (1 - self._n))
-        return difference, Interval(difference - below, difference + above), p
+        apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
+        unseen = self._spreads[i].unseen_with(self._spreads[j])
+        return difference, *difference_interval(difference, apart, unseen, self._level)
 
-    def _sides(self, i: int, j: int, variance: float, level: float) -> tuple[float, float]:
-        half = normal_quantile(level) * np.sqrt(variance)
-        (low_i, high_i), (low_j, high_j) = (self._spreads[m].beyond(level) for m in (i, j))
-        return float(np.sqrt(half**2 + low_i**2 + high_j**2)), float(np.sqrt(half**2 + high_i**2 + low_j**2))
+
+def difference_interval(
+    difference: float, apart: Sequence[Floats], unseen: float, level: float
+) -> tuple[Interval, float]:
+    """Interval and p-value of a difference from what each known and each unknown sample adds to it.
+
+    ``unseen`` adds to its variance. Samples that few others resemble make it skew, which moves both bounds (Johnson
+    1978).
+    """
+    error = float(np.sqrt(_variance_of_sum(apart) + unseen))
+    third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
+
+    def middle(z: float) -> float:
+        return difference + third / error**2 * (2.0 * z * z + 1.0) / 6.0
+
+    z = normal_quantile(level)
+    from_zero = max(middle(normal_quantile(_TESTED_AT)) * (1.0 if difference > 0.0 else -1.0), 0.0)
+    # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
+    p = max(2.0 * NormalDist().cdf(-from_zero / error), 2.0 ** (1 - sum(map(len, apart))))
+    return Interval(min(middle(z) - z * error, difference), max(middle(z) + z * error, difference)), p
+
+
+def _same(one: RankedModel, other: RankedModel) -> bool:
+    """Whether two models say the same of every sample."""
+    a, b = one.ranking, other.ranking
+    parts = ((a.order, b.order), (a.last, b.last), (one.samples.y_pred, other.samples.y_pred))
+    return all(np.array_equal(*pair) for pair in parts)
 
 
 def _influence(metric: TableMetric | DecisionMetric, model: RankedModel) -> tuple[Floats, Floats]:

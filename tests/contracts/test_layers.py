@@ -14,7 +14,7 @@ ROOT = Path(openauc.__file__).parent
 
 LAYERS = [
     *("_validation", "_files", "_trial_files", "_columns", "environment", "plotting", "predictions"),
-    *("metrics", "intervals", "uncertainty", "audit", "evaluation"),
+    *("metrics", "intervals", "uncertainty", "constructions", "audit", "evaluation", "scoring"),
     *("features", "recipe", "protocols", "losses", "models", "methods", "training"),
     *("bench", "report", "commands", "cli", "__main__"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import warnings
 from itertools import pairwise
@@ -26,6 +27,7 @@ from openauc.metrics.legacy import (
     explain,
     openauc_code_f_scores,
     openauc_code_score,
+    pytorch_ood_oscr,
     vaze_aupr,
     vaze_error_at_tpr,
 )
@@ -440,6 +442,28 @@ def test_classes_never_met_count_in_the_averages():
     assert openauc_code_f_scores(*triple, classes=[0, 1])[:2] == (1.0, 0.5)
 
 
+@given(triples())
+def test_pytorch_ood_follows_the_description(triple):
+    """A point per known sample in rising order, joined by straight lines, from (0, 0) to (1, accuracy)."""
+    samples = list(zip(*(column.tolist() for column in triple), strict=True))
+    known = sorted((s for s in samples if s[0] != -1), key=lambda s: s[2])
+    unknown = [s[2] for s in samples if s[0] == -1]
+    points, right = [(0.0, 0.0)], 0
+    for true, pred, score in known:
+        right += true == pred
+        points.append((sum(u <= score for u in unknown) / len(unknown), right / len(known)))
+    points.append((1.0, right / len(known)))
+    area = sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in itertools.pairwise(points))
+    assert pytorch_ood_oscr(*triple) == near(area)
+
+
+def test_pytorch_ood_undercounts_ties():
+    for n in (1, 2, 10):
+        tied = [0] * n + [-1], [0] * (n + 1), [1.0] * (n + 1)
+        assert pytorch_ood_oscr(*tied) == near(0.5 / n)
+        assert openauc_score(*tied) == 0.5
+
+
 def test_every_public_function_of_the_triple_is_in_the_table():
     functions = {
         name
@@ -459,7 +483,7 @@ def test_table_entries_are_complete(name):
     entry = LEGACY[name]
     assert entry.exact is None or entry.exact in METRICS
     assert entry.why.endswith(".")
-    assert entry.source.split(",")[0] in ("ARPL", "Vaze", "OpenAUC")
+    assert entry.source.split(",")[0] in ("ARPL", "Vaze", "OpenAUC", "pytorch-ood 0.3.3")
 
 
 @pytest.mark.parametrize("triple", [SMALL, random_triple(500, seed=4, decimals=1)])
@@ -491,6 +515,7 @@ def test_explain_values_by_hand():
         "arpl_auout": near(13 / 24),
         "vaze_error_at_tpr": near(2 / 5),
         "vaze_aupr": near(5 / 6),
+        "pytorch_ood_oscr": near(7 / 12),
         "openauc_code_score": near(1 / 2),
         "openauc_code_ma_f_score": near(4 / 7),
         "openauc_code_mi_f_score": near(3 / 5),

@@ -302,6 +302,22 @@ def argsort_bits(bits: Array) -> tuple[Array, Array]:
 
 
 @njit(nogil=True, cache=True)
+def accepted_counts(kind: Array, last: Array) -> tuple[Array, Array, Array]:
+    """Known, correct and unknown samples up to the end of every tie group, after a leading zero."""
+    n = len(last) + 1
+    known, correct, unknown = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    known[0] = correct[0] = unknown[0] = 0
+    n_correct, n_unknown, begin = 0, 0, 0
+    for g in range(len(last)):
+        for i in range(begin, last[g] + 1):
+            n_correct += kind[i] == CORRECT
+            n_unknown += kind[i] == UNKNOWN_KIND
+        begin = last[g] + 1
+        known[g + 1], correct[g + 1], unknown[g + 1] = begin - n_unknown, n_correct, n_unknown
+    return known, correct, unknown
+
+
+@njit(nogil=True, cache=True)
 def running_totals(
     pred: Array, kind: Array, last: Array, size: Array, negative: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:

@@ -336,6 +336,9 @@ class Ranking:
     @cached_property
     def table(self) -> RankTable:
         """Accepted samples at every threshold."""
+        fast = fast_backend(len(self.order)) if self.weight is None else None
+        if fast is not None:
+            return RankTable(self.threshold, *fast.accepted_counts(self.kind, self.last))
         unknown = self.kind == UNKNOWN_KIND
         return RankTable(
             self.threshold,

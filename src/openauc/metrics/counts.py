@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import Label
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ints, Ranking, Samples, fast_backend, rank
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ints, Ranking, RankTable, Samples, fast_backend, rank
 from openauc.metrics.curve import Floats
 
 _TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
@@ -230,7 +230,7 @@ class RankedModel:
 
     def __init__(self, samples: Samples, classes: Sequence[Label] | None = None) -> None:
         self.samples, self._classes = samples, classes
-        self._over_thresholds: dict[Callable[[DecisionCounts], Floats], Floats] = {}
+        self._found: dict[Callable[..., Floats], Floats] = {}
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -254,6 +254,12 @@ class RankedModel:
 
     def over_thresholds(self, formula: Callable[[DecisionCounts], Floats]) -> Floats:
         """A formula on the counts at every threshold, computed once."""
-        if formula not in self._over_thresholds:
-            self._over_thresholds[formula] = formula(self.counts)
-        return self._over_thresholds[formula]
+        if formula not in self._found:
+            self._found[formula] = formula(self.counts)
+        return self._found[formula]
+
+    def over_ranks(self, formula: Callable[[RankTable], Floats]) -> Floats:
+        """A formula on the rank table, computed once."""
+        if formula not in self._found:
+            self._found[formula] = formula(self.ranking.table)
+        return self._found[formula]

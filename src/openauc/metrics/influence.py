@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ranking, RankTable
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ranking, RankTable
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_at, ratio
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.ranking import Side, Ties
@@ -39,17 +39,21 @@ class Influence(NamedTuple):
         is_unknown = ranking.samples.kind == UNKNOWN_KIND
         return value[~is_unknown], value[is_unknown]
 
-    def variances(self, table: RankTable, sizes: tuple[float, float]) -> tuple[float, float]:
-        """Variance of the mean over each side, of ``sizes`` samples; NaN with fewer than two."""
-        right, known, unknown = (np.diff(counts) for counts in (table.correct, table.known, table.unknown))
-        sides = (((self.right, right), (self.wrong, known - right)), ((self.unknown, unknown),))
-        known_variance, unknown_variance = (
-            _variance_of_mean(parts, size) for parts, size in zip(sides, sizes, strict=True)
-        )
-        return known_variance, unknown_variance
+    def variances(self, steps: tuple[Floats, Floats, Floats], sizes: tuple[float, float]) -> tuple[float, float]:
+        """Variance of the mean over each side of ``sizes`` samples, from ``steps_of`` a table; NaN of fewer than 2."""
+        right, wrong, unknown = zip(self, steps, strict=True)
+        return _variance_of_mean((right, wrong), sizes[0]), _variance_of_mean((unknown,), sizes[1])
 
 
-def _variance_of_mean(parts: tuple[tuple[Floats, Counts], ...], size: float) -> float:
+def steps_of(table: RankTable) -> tuple[Floats, Floats, Floats]:
+    """Right known, wrong known and unknown samples first accepted in column 1, 2, ..."""
+    right, known, unknown = (
+        np.diff(counts).astype(np.float64) for counts in (table.correct, table.known, table.unknown)
+    )
+    return right, known - right, unknown
+
+
+def _variance_of_mean(parts: tuple[tuple[Floats, Floats], ...], size: float) -> float:
     if size < 2.0:
         return float("nan")
     total = sum(float(count.sum()) for _, count in parts)

@@ -4,7 +4,7 @@ Nothing here is a recommendation: each function follows one public code, quirks 
 pass where that code loops. Values are fractions; the codes print most of them times 100. ``explain`` sets
 every one of them beside the exact metric. Short names of the sources: *ARPL* is github.com/iCGY96/ARPL,
 *Vaze* is github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* is github.com/wang22ti/OpenAUC (and its
-library twin, github.com/statusrank/XCurve).
+library twin, github.com/statusrank/XCurve), *pytorch-ood* is github.com/kkirchheim/pytorch-ood.
 """
 
 from __future__ import annotations
@@ -281,6 +281,32 @@ def _float32_sigmoid(score: NDArray[Any]) -> Floats:
         return np.asarray(1.0 / (1.0 + np.exp(-score.astype(np.float32))), dtype=np.float64)
 
 
+def pytorch_ood_oscr(
+    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
+) -> float:
+    """OSCR area of pytorch-ood 0.3.3 (0.4.0 counts as we do), with known samples only as thresholds.
+
+    Each point counts the unknown samples with scores up to that of a known sample, and the correct known samples up to
+    it in sort order; the points are joined by straight lines. So an unknown sample between two known ones earns half of
+    the later one too, and one that ties with several known samples earns half of the first instead of half of each.
+
+    Below, OpenAUC is 1/2; the unknown sample of 0.5 earns half of the correct one of 0.6: 1/2 + 1/12. With two correct
+    samples tied to the only unknown one, it earns 1/4 instead of 1/2.
+
+    >>> round(pytorch_ood_oscr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]), 12)
+    0.583333333333
+    >>> pytorch_ood_oscr([0, 0, -1], [0, 0, 0], [0.5, 0.5, 0.5])
+    0.25
+    """
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    unknown = samples.kind == UNKNOWN_KIND
+    order = np.argsort(samples.score[~unknown], kind="stable")
+    correct = np.cumsum(samples.kind[~unknown][order] == CORRECT) / samples.n_known
+    thresholds = samples.score[~unknown][order]
+    accepted = np.searchsorted(np.sort(samples.score[unknown]), thresholds, side="right") / samples.n_unknown
+    return float(np.trapezoid(np.concatenate([[0.0], correct, correct[-1:]]), np.concatenate([[0.0], accepted, [1.0]])))
+
+
 class Legacy(NamedTuple):
     """A public code's metric and the exact one it stands for."""
 
@@ -359,6 +385,14 @@ LEGACY: Mapping[str, Legacy] = {
         "average_precision_unknown",
         lambda table, _: average_precision_of(table, "unknown"),
         "It does not differ.",
+    ),
+    "pytorch_ood_oscr": Legacy(
+        pytorch_ood_oscr,
+        "pytorch-ood 0.3.3, utils/metrics.py: oscr_score",
+        "openauc",
+        lambda table, _: openauc_of(table),
+        "It joins the scores of known samples only: an unknown sample also earns half of the next known one, "
+        "and half of one where it ties with several.",
     ),
     "openauc_code_score": Legacy(
         openauc_code_score,

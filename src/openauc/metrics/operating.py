@@ -165,7 +165,7 @@ def expected_cost(table: RankTable, costs: Costs) -> NDArray[np.float64]:
 def _guaranteed(samples: Samples, target: str, share: float, confidence: float | None) -> tuple[float, str]:
     unknown = samples.kind == UNKNOWN_KIND
     known_side = target == "known_acceptance"
-    score = np.sort(samples.score[~unknown if known_side else unknown])
+    score = samples.score[~unknown if known_side else unknown]
     n = len(score)
     side, verb = ("known", "accepted") if known_side else ("unknown", "rejected")
     k = order_statistic(n, share, confidence)
@@ -175,11 +175,12 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
             + (f" with confidence {confidence:g}" if confidence is not None else "")
             + f"; at least {smallest_sample(share, confidence)} are needed. Use more samples or a smaller share."
         )
+    place = k - 1 if known_side else n - k
+    at = np.partition(score, place)[place]
     # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
     with np.errstate(over="ignore"):
-        just_below = np.nextafter(score[n - k], score.dtype.type(-np.inf))
-    threshold = float(score[k - 1] if known_side else just_below)
-    if not known_side and score[n - k] == -np.inf:
+        threshold = float(at if known_side else np.nextafter(at, score.dtype.type(-np.inf)))
+    if not known_side and at == -np.inf:
         raise ValueError(
             f"more than {1 - share:g} of the unknown samples have the score -inf, which no threshold rejects; give "
             "them a finite score."

@@ -60,8 +60,8 @@ def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
 def _ranked_pairs(below: Counts, unknown: Counts, ties: Ties) -> Floats:
     """Twice the credit of the pairs; ``below`` counts the known samples that take part, accepted so far."""
     new_unknown = np.diff(unknown, axis=-1)
-    less = (new_unknown * below[..., :-1]).sum(axis=-1)
-    equal = (new_unknown * np.diff(below, axis=-1)).sum(axis=-1)
+    less = np.vecdot(new_unknown, below[..., :-1])
+    equal = np.vecdot(new_unknown, np.diff(below, axis=-1))
     return np.asarray(_double_credit(less, equal, ties))
 
 

@@ -13,12 +13,12 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ints, RankTable
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Counts, Ints, RankTable
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class
 from openauc.metrics.curve import Floats
 
-MOST_COLUMNS = 256
-MOST_CELLS = 4096
+MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a bound by more than what these leave out
+MOST_CELLS = 1024  # pairs of classes confused, each drawn by itself
 _DRAWN_ONE_BY_ONE = 256  # samples of a side, at most
 _QUANTILES = 4096
 _SMALL = 64  # from here on a Poisson number is normal but for its skewness
@@ -148,59 +148,87 @@ def resampled_column(
     )
 
 
-def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: int, *, by_class: bool) -> DecisionCounts:
+def resampled_totals(
+    counts: DecisionCounts, column: int, sizes: tuple[float, float], n_replicates: int, seed: int
+) -> DecisionCounts:
+    """Replicates of the counts at a column of all thresholds, classes pooled: the sums over classes are left as 0."""
+    rng = generator(seed)
+    correct, known, unknown = (
+        float(np.asarray(part)[column]) for part in (counts.correct, counts.accepted_known, counts.accepted_unknown)
+    )
+    of_known = np.array([correct, known - correct, float(np.asarray(counts.n_known)) - known])
+    of_unknown = np.array([unknown, float(np.asarray(counts.n_unknown)) - unknown])
+    (n_known, n_unknown), shares = map(round, sizes), of_known / of_known.sum()
+    right, wrong, _ = rng.multinomial(n_known, shares, n_replicates).T * (of_known.sum() / n_known)
+    taken = rng.binomial(n_unknown, of_unknown[0] / of_unknown.sum(), n_replicates) * (of_unknown.sum() / n_unknown)
+    nothing = np.zeros(n_replicates)
+    return DecisionCounts(
+        counts.n_classes, counts.n_known, counts.n_unknown, right, right + wrong, taken, nothing, nothing, nothing
+    )
+
+
+def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: int) -> DecisionCounts:
     """Replicates of the counts at a threshold.
 
-    ``by_class=False`` pools the classes: the sums over them then mean nothing. A wrong sample is drawn as a pair
-    (class, predicted class); where there are too many such pairs, the two are drawn apart, and only their number is
-    the same.
+    A wrong sample is drawn as a pair (class, predicted class); where there are too many such pairs, the two are drawn
+    apart, and only their number is the same.
     """
     rng = generator(seed)
-    samples = coded.samples
-    n_classes = len(coded.classes) if by_class else 1
-    true, pred = (labels if by_class else np.minimum(labels, 0) for labels in (coded.true, coded.pred))
-    accepted = accepted_at(coded, threshold)
-    kind = samples.kind
-
-    def cells(label: Ints, chosen: NDArray[np.bool_], n: int = n_classes) -> Counts:
-        weight = None if samples.weight is None else samples.weight[chosen]
-        return np.bincount(label[chosen], weights=weight, minlength=n)
-
-    right = cells(true, accepted & (kind == CORRECT))
-    missed = cells(true, ~accepted & (kind != UNKNOWN_KIND))
-    is_wrong = accepted & (kind != CORRECT) & (kind != UNKNOWN_KIND)
-    pairs = np.unique(true[is_wrong] * n_classes + pred[is_wrong]) if by_class else np.zeros(1, dtype=np.int64)
-    apart = len(pairs) > MOST_CELLS
-    if apart:
-        wrong_true = np.arange(n_classes)
-        wrong = cells(true, is_wrong)
-    else:
-        wrong_true = pairs // n_classes
-        wrong = cells(np.searchsorted(pairs, true * n_classes + pred), is_wrong, len(pairs))
-    drawn = resample(np.concatenate([right, missed, wrong]), samples.sizes[0], n_replicates, rng)
-    right, missed, wrong = np.split(drawn, [n_classes, 2 * n_classes])
-    class_size = right + missed
-    for label, drawn_pairs in zip(wrong_true, wrong, strict=True):
-        class_size[label] += drawn_pairs
+    samples, n_classes = coded.samples, len(coded.classes)
+    cells = _ClassCells(coded, threshold)
+    drawn = resample(np.concatenate([cells.right, cells.missed, cells.wrong]), samples.sizes[0], n_replicates, rng)
+    right, class_size, wrong = np.split(drawn, [n_classes, 2 * n_classes])
+    class_size += right
+    for label, of_pair in zip(cells.wrong_true, wrong, strict=True):
+        class_size[label] += of_pair
     predicted = right.copy()
-    if apart:
-        by_pred = cells(pred, is_wrong)
-        guesses = resample(by_pred, samples.sizes[0] * by_pred.sum() / samples.totals[0], n_replicates, rng)
-        predicted += guesses * (wrong.sum(axis=0) / float(by_pred.sum()))
+    if cells.wrong_pred is None:
+        guesses = resample(cells.guessed, max(samples.sizes[0] * cells.share_wrong, 1.0), n_replicates, rng)
+        predicted += guesses * (wrong.sum(axis=0) / float(cells.guessed.sum()))
     else:
-        for label, drawn_pairs in zip(pairs % n_classes, wrong, strict=True):
-            predicted[label] += drawn_pairs
-    taken = cells(pred, accepted & (kind == UNKNOWN_KIND))
-    rejected = samples.totals[1] - taken.sum()
-    drawn = resample(np.append(taken, rejected).astype(taken.dtype), samples.sizes[1], n_replicates, rng)
-    taken = drawn[:-1]
+        for label, of_pair in zip(cells.wrong_pred, wrong, strict=True):
+            predicted[label] += of_pair
+    taken = resample(cells.taken, samples.sizes[1], n_replicates, rng)[:-1]
     predicted += taken
-    counts = counts_by_class(
+    return counts_by_class(
         right.T,
         predicted.T,
         class_size.T,
         taken.sum(axis=0),
         samples.totals[1],
-        counted=((class_size > 0.0) | (coded.class_size == 0)[:, None]).T if by_class else None,
+        counted=((class_size > 0.0) | (coded.class_size == 0)[:, None]).T,
     )
-    return counts._replace(n_classes=len(coded.classes))
+
+
+class _ClassCells:
+    """Samples that the confusion matrix at a threshold does not tell apart."""
+
+    def __init__(self, coded: Coded, threshold: float) -> None:
+        samples, n_classes = coded.samples, len(coded.classes)
+        accepted, kind = accepted_at(coded, threshold), samples.kind
+
+        def cells(label: Ints, chosen: Ints, n: int = n_classes) -> Counts:
+            weight = None if samples.weight is None else samples.weight[chosen]
+            return np.bincount(label, weights=weight, minlength=n)
+
+        right, missed, wrong, taken = (
+            np.flatnonzero(which)
+            for which in (
+                accepted & (kind == CORRECT),
+                ~accepted & (kind != UNKNOWN_KIND),
+                accepted & (kind == WRONG),
+                accepted & (kind == UNKNOWN_KIND),
+            )
+        )
+        self.right, self.missed = cells(coded.true[right], right), cells(coded.true[missed], missed)
+        self.guessed = cells(coded.pred[wrong], wrong)
+        pair = coded.true[wrong] * n_classes + coded.pred[wrong]
+        pairs = np.unique(pair)
+        self.wrong_true, self.wrong = np.arange(n_classes), cells(coded.true[wrong], wrong)
+        self.wrong_pred: Ints | None = None  # drawn apart
+        if len(pairs) <= MOST_CELLS:
+            self.wrong_true, self.wrong_pred = pairs // n_classes, pairs % n_classes
+            self.wrong = cells(np.searchsorted(pairs, pair), wrong, len(pairs))
+        self.share_wrong = float(self.guessed.sum()) / samples.totals[0]
+        by_class = cells(coded.pred[taken], taken)
+        self.taken = np.append(by_class, by_class.dtype.type(samples.totals[1]) - by_class.sum())

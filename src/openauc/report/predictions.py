@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
@@ -75,10 +76,13 @@ def predictions_report(
         names = _names(name, predictions, class_names, origins)
         model = RankedModel(read_samples(*predictions, unknown_label=unknown_label))
         warn_if_reversed(float(auroc_of(model.ranking.table)))
-        evaluation, numbers = model_data(
-            name, model, names=names, metrics=metrics, level=level, n_replicates=replicates, seed=seed
-        )
-        made.append((_told(name, model, evaluation), numbers, model))
+        model.counts  # noqa: B018  computed once, before two threads ask for it
+        with ThreadPoolExecutor(1) as other:  # numpy and the compiled loops release the interpreter lock
+            audited = other.submit(_audited, model)
+            evaluation, numbers = model_data(
+                name, model, names=names, metrics=metrics, level=level, n_replicates=replicates, seed=seed
+            )
+        made.append((_Told(name, evaluation, words.losses(evaluation), *audited.result()), numbers, model))
     made.sort(key=lambda one: -one[0].evaluation.openauc)
     told, data, ranked = zip(*made, strict=True)
     evaluations = {model.name: model.evaluation for model in told}
@@ -122,15 +126,9 @@ class _Told(NamedTuple):
         return [story.changes for story in self.stories]
 
 
-def _told(name: str, model: RankedModel, evaluation: Evaluation) -> _Told:
+def _audited(model: RankedModel) -> tuple[list[words.Story], tuple[Any, Any]]:
     result = audit_model(model)
-    return _Told(
-        name,
-        evaluation,
-        words.losses(evaluation),
-        words.stories(result),
-        words.table1(result),
-    )
+    return words.stories(result), words.table1(result)
 
 
 def _names(

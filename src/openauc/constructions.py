@@ -1,0 +1,205 @@
+"""The constructions in the proofs of Props 1, 2 and 3: what is exchanged, and the conditions it needs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc.metrics import ranking
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
+from openauc.metrics.counts import Coded, RankedModel
+from openauc.metrics.decision import ThresholdSweep
+
+
+class Condition(NamedTuple):
+    """Something a construction needs, with the numbers found, and whether it holds."""
+
+    sentence: str
+    holds: bool
+
+
+class Change(NamedTuple):
+    """New class positions and scores of all samples, and how they came about."""
+
+    pred: Ints
+    score: NDArray[Any]
+    n_exchanges: int = 0
+    complete: bool = True
+    conditions: tuple[Condition, ...] = ()
+    remark: str = ""
+
+
+def apply(coded: Coded, change: Change) -> RankedModel:
+    """The model with other predictions; classes stay even if no prediction names one any more."""
+    samples = coded.samples
+    names = np.append(coded.classes, samples.unknown_label)  # position -1 is the last
+    new = read_samples(samples.y_true, names[change.pred], change.score, unknown_label=samples.unknown_label)
+    return RankedModel(new, coded.classes.tolist())
+
+
+class _Decided(NamedTuple):
+    """Positions of the samples a construction can use at a threshold, by rising score."""
+
+    rejected_unknown: Ints  # TP_{C+1} of them
+    rejected_known: Ints  # FP_{C+1} of them
+    accepted_wrong: Ints
+    n_accepted_unknown: int
+
+
+def _decide(model: RankedModel, threshold: float) -> _Decided:
+    coded, by_score = model.coded, model.ranking.order
+    kind = coded.samples.kind[by_score]
+    accepted = ((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))[by_score]
+    unknown = kind == UNKNOWN_KIND
+    return _Decided(
+        by_score[unknown & ~accepted],
+        by_score[~unknown & ~accepted],
+        by_score[accepted & (kind == WRONG)],
+        int(np.count_nonzero(unknown & accepted)),
+    )
+
+
+def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) -> bool:
+    """Whether one of ``scores`` lies in some [low_i, high_i], low_i < high_i (a tie at an end costs half)."""
+    ascending = np.sort(scores)
+    inside = np.searchsorted(ascending, high, "right") - np.searchsorted(ascending, low, "left")
+    return bool(np.any((inside > 0) & (low < high)))
+
+
+def exchange_with_wrong(model: RankedModel, threshold: float) -> Change:
+    """Construction I: rejected unknown x1 and accepted misclassified known x2 trade decisions and scores.
+
+    Every known class keeps its TP, FP and FN: x2 was missed before and is missed now, and the false positive
+    of class h(x2) is x1 instead. The highest x1 and the lowest x2 come first, to break the most pairs.
+    """
+    coded, decided = model.coded, _decide(model, threshold)
+    n_rejected, n_wrong = len(decided.rejected_unknown), len(decided.accepted_wrong)
+    n = min(n_rejected, n_wrong)
+    x1, x2 = decided.rejected_unknown[::-1][:n], decided.accepted_wrong[:n]
+    pred, score = coded.pred.copy(), coded.samples.score.copy()
+    pred[x1] = coded.pred[x2]
+    pred[x2] = np.where(coded.pred[x1] < 0, -1, coded.pred[x2])  # a rejection by label moves along
+    score[x1], score[x2] = coded.samples.score[x2], coded.samples.score[x1]
+    correct = coded.samples.score[coded.samples.kind == CORRECT]
+    # x1 moves up only if its label, not its score, had it rejected.
+    strict = _any_between(score[x1], score[x2], correct) and not np.any(score[x1] > score[x2])
+    false_positives = n_wrong + decided.n_accepted_unknown
+    conditions = (
+        Condition("an unknown sample is rejected", n_rejected > 0),
+        Condition(
+            f"the paper's sum_i FP_i >= TP_unknown ({false_positives} >= {n_rejected})",
+            false_positives >= n_rejected,
+        ),
+        Condition(
+            f"accepted misclassified known samples >= TP_unknown ({n_wrong} >= {n_rejected}), the number "
+            "needed, since FP_i also counts accepted unknown samples, which have nothing to exchange",
+            n_wrong >= n_rejected,
+        ),
+        Condition(
+            "a correct known sample lies between the scores of an exchanged pair, no unknown sample moves up",
+            strict,
+        ),
+    )
+    remark = f"The extra condition that makes Prop. 5 strict, the last one, {'holds' if strict else 'fails'}."
+    return Change(pred, score, n, n == n_rejected, conditions, remark)
+
+
+def complete_threshold(model: RankedModel) -> float | None:
+    """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
+    ranked = model.ranking
+    named = model.coded.pred[ranked.order] >= 0
+    rejected_unknown = model.samples.n_unknown - ranked.at_thresholds(named & (ranked.kind == UNKNOWN_KIND))
+    accepted_wrong = ranked.at_thresholds(named & (ranked.kind == WRONG))
+    possible = np.flatnonzero((rejected_unknown > 0) & (accepted_wrong >= rejected_unknown))
+    return float(ranked.threshold[possible[0]]) if len(possible) else None
+
+
+def accept_in_pairs(model: RankedModel, threshold: float) -> Change:
+    """Construction II: rejected unknown x1 is accepted as class y2 while known x2 of class y2 is set right.
+
+    While x2 is a rejected known sample, TP_unknown and FP_unknown fall by one each: AKS stays and
+    AUS = TP / (TP + FP) rises. These run out first, as FP < TP; then AUS = 1, and accepted misclassified x2
+    take over: AKS rises. One unknown sample is left rejected, since AUS would be 0 / 0 without any.
+    """
+    coded, decided = model.coded, _decide(model, threshold)
+    true_positive, false_positive = len(decided.rejected_unknown), len(decided.rejected_known)
+    n_wrong = len(decided.accepted_wrong)
+    missed = false_positive + n_wrong  # sum_i FN_i
+    pure = true_positive > false_positive
+    n = min(true_positive - 1, missed) if pure else 0
+    x1 = decided.rejected_unknown[::-1][:n]
+    x2 = np.concatenate([decided.rejected_known, decided.accepted_wrong])[:n]
+    pred, score = coded.pred.copy(), coded.samples.score.copy()
+    pred[x1] = pred[x2] = coded.true[x2]
+    ceiling = score.dtype.type(threshold)
+    if ceiling > np.float64(threshold):  # rounded up to the scores' precision, it would still be rejected
+        ceiling = np.nextafter(ceiling, ceiling.dtype.type(-np.inf))
+    for x in (x1, x2):  # the smallest change of score that gets a sample accepted
+        score[x] = np.minimum(score[x], ceiling)
+    needed = max(true_positive - false_positive - 1, 0)
+    conditions = (
+        Condition(f"the paper's sum_i FN_i >= TP_unknown ({missed} >= {true_positive})", missed >= true_positive),
+        Condition(f"the paper's TP_unknown > FP_unknown ({true_positive} > {false_positive})", pure),
+        Condition(
+            f"accepted misclassified known samples for the steps that remain ({n_wrong} >= {needed})",
+            n_wrong >= needed,
+        ),
+        Condition(
+            f"TP_unknown >= 2 ({true_positive} >= 2), since one unknown sample has to stay rejected: "
+            "without any, AUS is 0 / 0 (the proposition needs the convention AUS := 1 there)",
+            true_positive >= 2,
+        ),
+    )
+    remark = (
+        "It gains from the known samples set right and loses from the unknown ones accepted; Prop. 6 bounds "
+        "the unknown TPR only at thresholds that reject known samples."
+    )
+    return Change(pred, score, n, pure and n == true_positive - 1, conditions, remark)
+
+
+def escape_threshold(model: RankedModel, sweep: ThresholdSweep, *, otherwise: float) -> float:
+    """Threshold of the best normalized accuracy among those that meet the conditions of construction II."""
+    ranked, samples = model.ranking, model.samples
+    named = model.coded.pred[ranked.order] >= 0
+    unknown = ranked.kind == UNKNOWN_KIND
+    true_positive = samples.n_unknown - ranked.at_thresholds(named & unknown)
+    false_positive = samples.n_known - ranked.at_thresholds(named & ~unknown)
+    missed = samples.n_known - ranked.table.correct
+    met = (missed >= true_positive) & (true_positive > false_positive) & (true_positive >= 2)
+    if not met.any():
+        return otherwise
+    nacc = np.where(met, sweep.values["normalized_accuracy"], -np.inf)
+    return float(ranked.threshold[np.argmax(nacc)])
+
+
+def exchange_among_known(model: RankedModel) -> Change:
+    """Construction III: misclassified known samples take the lowest known scores, correct ones the highest.
+
+    A permutation of the known scores, so Acc, AUC and whatever combines them stay.
+    """
+    samples = model.samples
+    score, kind = samples.score.copy(), samples.kind
+    known = model.ranking.order[model.ranking.kind != UNKNOWN_KIND]
+    low, high = np.split(known, [samples.n_known - samples.n_correct])
+    x1, x2 = low[kind[low] == CORRECT], high[kind[high] == WRONG]  # as many of one as of the other
+    apart = score[x1] < score[x2]
+    x1, x2 = x1[apart], x2[apart]
+    between = _any_between(score[x1], score[x2], score[kind == UNKNOWN_KIND])
+    table = model.ranking.table
+    acc, auc = float(ranking.accuracy_of(table)), float(ranking.auroc_of(table))
+    conditions = (
+        Condition(f"the paper's Acc != 1 and AUC != 1 ({acc:.6g}, {auc:.6g})", acc != 1 and auc != 1),
+        Condition("a misclassified known sample ranks above a correct one", len(x1) > 0),
+        Condition("an unknown sample lies between the scores of an exchanged pair", between),
+    )
+    remark = f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
+    score[x1], score[x2] = score[x2], score[x1]
+    return Change(model.coded.pred, score, len(x1), True, conditions, remark)
+
+
+def break_classifier(coded: Coded) -> Change:
+    """Every correct known sample gets the label of the next class; all scores stay."""
+    following = (coded.pred + 1) % len(coded.classes)
+    return Change(np.where(coded.samples.kind == CORRECT, following, coded.pred), coded.samples.score)

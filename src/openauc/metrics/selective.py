@@ -1,0 +1,204 @@
+"""Selective prediction: how many of the accepted samples are wrong, as more of them are accepted.
+
+A misclassified known sample is an error, and so is every unknown sample that is accepted, as in Jaeger et al. (2023);
+without unknown samples these are the usual metrics of selective classification. Samples are accepted by rising
+``open_score``, equal scores together. None of them is in ``METRICS``: ``evaluate(..., metrics=SELECTIVE)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from openauc._validation import UNKNOWN, Label
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, RankTable, rank, read_samples
+from openauc.metrics.curve import Floats
+from openauc.metrics.influence import Influence
+from openauc.metrics.table import Metric, TableMetric
+
+
+def _accepted(table: RankTable) -> tuple[Counts, Counts]:
+    """Accepted samples, and errors among them, at every threshold."""
+    accepted = table.known + table.unknown
+    return accepted, accepted - table.correct
+
+
+def aurc_of(table: RankTable) -> Floats:
+    """Mean over the samples of the share of errors among all that are accepted no later."""
+    accepted, errors = _accepted(table)
+    risk = errors[..., 1:] / np.maximum(accepted[..., 1:], np.finfo(np.float32).tiny)
+    return np.asarray((np.diff(accepted, axis=-1) * risk).sum(axis=-1) / accepted[..., -1])
+
+
+def e_aurc_of(table: RankTable) -> Floats:
+    """AURC above that of the best order."""
+    accepted, errors = _accepted(table)
+    error = errors[..., -1] / accepted[..., -1]
+    right = np.maximum(1.0 - error, np.finfo(np.float64).tiny)
+    return np.asarray(aurc_of(table) - (error + (1.0 - error) * np.log(right)))
+
+
+def augrc_of(table: RankTable) -> Floats:
+    """Area under the share of all samples that are accepted errors, against the share accepted."""
+    accepted, errors = _accepted(table)
+    heights = errors[..., 1:] + errors[..., :-1]
+    return np.asarray(0.5 * (np.diff(accepted, axis=-1) * heights).sum(axis=-1) / accepted[..., -1] ** 2)
+
+
+def aurc(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    r"""Area under the risk-coverage curve (Geifman and El-Yaniv 2017), lower is better.
+
+    .. math:: \mathrm{AURC} = \frac{1}{N} \sum_i \frac{\#\{j : r_j \le r_i, \text{error}\}}{\#\{j : r_j \le r_i\}}
+
+    Below, the shares of errors among the first, the first two and all three samples are 0, 1/2 and 1/3.
+
+    >>> round(aurc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
+    0.2778
+    """
+    return _of_triple(aurc_of, y_true, y_pred, open_score, unknown_label, sample_weight)
+
+
+def e_aurc(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    r"""Excess AURC: above that of the best order, :math:`e + (1 - e) \ln(1 - e)` with e the share of errors.
+
+    The second term is that of Geifman, Uziel and El-Yaniv (2019), the limit of many samples; of few samples even the
+    best order has a little more.
+
+    >>> round(e_aurc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
+    0.2148
+    """
+    return _of_triple(e_aurc_of, y_true, y_pred, open_score, unknown_label, sample_weight)
+
+
+def augrc(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    r"""Area under the generalized risk-coverage curve (Traub et al. 2024), lower is better.
+
+    The probability that of two samples the one accepted later comes after an error, or is one: pairs in which an error
+    is accepted before a right sample count 1, pairs of errors 1/2. Below, one of nine pairs of the first kind, one of
+    the second.
+
+    >>> round(augrc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
+    0.1667
+    """
+    return _of_triple(augrc_of, y_true, y_pred, open_score, unknown_label, sample_weight)
+
+
+def _of_triple(
+    formula: Callable[[RankTable], Floats],
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    unknown_label: Label,
+    sample_weight: ArrayLike | None,
+) -> float:
+    samples = read_samples(
+        y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
+    )
+    return float(formula(rank(samples).table))
+
+
+def expected_calibration_error(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    confidence: ArrayLike,
+    *,
+    bins: int = 15,
+    unknown_label: Label = UNKNOWN,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Mean gap between confidence and accuracy of the known samples, over bins of equal width (Guo et al. 2017).
+
+    ``confidence`` is the probability given to the predicted class. A bin reaches from just above its lower end to its
+    upper end; the first one includes 0. Unknown samples have no right class and do not take part.
+
+    Both samples below lie in the last bin: on average 0.9 is said of them, and half are right.
+
+    >>> round(expected_calibration_error([0, 1], [0, 0], [0.85, 0.95], bins=5), 4)
+    0.4
+    """
+    if bins < 1:
+        raise ValueError(f"bins is {bins}; expected at least one.")
+    samples = read_samples(
+        y_true, y_pred, confidence, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
+    )
+    known = samples.kind != UNKNOWN_KIND
+    said = samples.score[known].astype(np.float64)
+    outside = np.flatnonzero((said < 0.0) | (said > 1.0))
+    if len(outside):
+        raise ValueError(
+            f"confidence holds {said[outside[0]]!r}; expected probabilities of the predicted class, between 0 and 1 "
+            "(softmax of the logits, for example)."
+        )
+    weight = np.ones(len(said)) if samples.weight is None else samples.weight[known]
+    place = np.clip(np.ceil(said * bins).astype(np.int64) - 1, 0, bins - 1)
+    gap = np.bincount(place, weights=weight * (said - (samples.kind[known] == CORRECT)), minlength=bins)
+    return float(np.abs(gap).sum() / weight.sum())
+
+
+def of_aurc(table: RankTable) -> Influence:
+    """Influence on AURC: a sample brings its own risk, and changes the risk of all accepted no earlier."""
+    accepted, errors = (counts[1:] for counts in _accepted(table))
+    steps, total = np.diff(accepted, prepend=0), accepted[-1]
+    right = errors / accepted - _from_here(steps * errors / accepted**2) - float(aurc_of(table))
+    wrong = right + _from_here(steps / accepted)
+    return Influence(right / total, wrong / total, wrong / total)
+
+
+def of_e_aurc(table: RankTable) -> Influence:
+    """Influence on E-AURC: that on AURC, less the slope of the best value in the share of errors."""
+    accepted, errors = _accepted(table)
+    error = float(errors[-1] / accepted[-1])
+    slope = -np.log(max(1.0 - error, np.finfo(np.float64).tiny)) / accepted[-1]
+    right, wrong, unknown = of_aurc(table)
+    return Influence(right + slope * error, wrong - slope * (1.0 - error), unknown - slope * (1.0 - error))
+
+
+def of_augrc(table: RankTable) -> Influence:
+    """Influence on AUGRC: an error counts with every sample accepted after it, and half with those beside it."""
+    accepted, errors = _accepted(table)
+    steps, total = np.diff(accepted), accepted[-1]
+    right = 0.5 * (errors[1:] + errors[:-1]) / total**2 - 2.0 * float(augrc_of(table)) / total
+    wrong = right + (total - accepted[1:] + 0.5 * steps) / total**2
+    return Influence(right, wrong, wrong)
+
+
+def _from_here(values: Floats) -> Floats:
+    """Sum of the values in each column and all after it."""
+    return np.asarray(np.cumsum(values[::-1])[::-1])
+
+
+SELECTIVE: Mapping[str, Metric] = {
+    "aurc": TableMetric(
+        function=aurc, better="lower", label="AURC", needs_unknown=False, of_table=aurc_of, influence=of_aurc
+    ),
+    "e_aurc": TableMetric(
+        function=e_aurc, better="lower", label="E-AURC", needs_unknown=False, of_table=e_aurc_of, influence=of_e_aurc
+    ),
+    "augrc": TableMetric(
+        function=augrc, better="lower", label="AUGRC", needs_unknown=False, of_table=augrc_of, influence=of_augrc
+    ),
+}
+"""Metrics of selective prediction for ``evaluate`` and ``compare``, by name."""
