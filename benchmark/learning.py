@@ -18,9 +18,10 @@ from pathlib import Path
 from writing import write_results
 
 from openauc import Evaluation, Predictions, evaluate
+from openauc._trial_files import LOG, RESULT
 
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
-MNIST_BUDGET = {"--width": 16, "--epochs": 30, "--recipe": "plus", "--seed": 0}
+MNIST_BUDGET = "--recipe plus --epochs 30 --set width=16 --seed 0"
 
 
 def openauc(*arguments: object) -> None:
@@ -29,23 +30,19 @@ def openauc(*arguments: object) -> None:
     subprocess.run(command, check=True)
 
 
-def options(budget: dict[str, object]) -> list[object]:
-    return [part for pair in budget.items() for part in pair]
-
-
-def trained(work: Path, protocol: str, method: str, split: int, budget: dict[str, object], *more: object) -> dict:
-    """Evaluation of one training run, made if it is missing, with its first and last loss and its duration."""
+def trained(work: Path, protocol: str, method: str, split: int, *more: object) -> dict:
+    """Result of one training, made if it is missing, with its first and last loss and its duration."""
     out = work / f"{protocol}-{method}-{split}"
-    if not (out / "evaluation.json").exists():
-        openauc("train", protocol, "--method", method, "--split", split, *options(budget), *more, "-o", out)
-    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    found = json.loads((out / "evaluation.json").read_text())
+    if not (out / RESULT).exists():
+        openauc("train", protocol, "--method", method, "--split", split, *more, "-o", out)
+    log = [json.loads(line) for line in (out / LOG).read_text().splitlines()]
+    found = json.loads((out / RESULT).read_text())
     return {
         "method": method,
         "split": split,
         "n_known": found["n_known"],
         "n_unknown": found["n_unknown"],
-        **{name: found["values"][name] for name in METRICS},
+        **{name: found["metrics"][name] for name in METRICS},
         "intervals": {name: found["intervals"][name] for name in METRICS},
         "first_loss": log[0]["loss"],
         "last_loss": log[-1]["loss"],
@@ -102,8 +99,9 @@ def summary(values: list[float]) -> str:
     return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.pstdev(values):.1f}"
 
 
-def mnist(work: Path, data_root: Path, more: list[str]) -> None:
-    rows = [trained(work, "mnist", m, 0, MNIST_BUDGET, "--data-root", data_root) for m in ("ce_plus", "openauc")]
+def mnist(work: Path, data_root: Path, notes: list[str]) -> None:
+    more = (*MNIST_BUDGET.split(), "--data-root", data_root)
+    rows = [trained(work, "mnist", method, 0, *more) for method in ("ce_plus", "openauc")]
     lines = ["| method | accuracy | AUROC | OpenAUC | 95 % interval | training |", "|---|---:|---:|---:|---:|---:|"]
     lines += [
         f"| {r['method']} | {100 * r['closed_set_accuracy']:.2f} | {100 * r['auroc']:.2f} | {100 * r['openauc']:.2f} | "
@@ -112,10 +110,10 @@ def mnist(work: Path, data_root: Path, more: list[str]) -> None:
     ]
     note = (
         f"Split 0, {rows[0]['n_known']:,} known and {rows[0]['n_unknown']:,} unknown test images, "
-        f"{' '.join(map(str, options(MNIST_BUDGET)))}; the paper trains 600 epochs at width 64 (CE+ 99.1, OpenAUC 99.4 "
+        f"{MNIST_BUDGET}; the paper trains 600 epochs at width 64 (CE+ 99.1, OpenAUC 99.4 "
         "over five splits). All values x 100."
     )
-    note = "\n\n".join([note, *more])
+    note = "\n\n".join([note, *notes])
     save("mnist_plus", {"budget": MNIST_BUDGET, "rows": rows}, "MNIST split 0, plus recipe, CPU budget", lines, note)
 
 

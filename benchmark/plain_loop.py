@@ -18,8 +18,8 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from openauc.methods.base import Method
+from openauc.recipe import Recipe
 from openauc.training.augment import CROP_PADDING, CUTOUT_COLOUR, MEAN, OPERATIONS, STD
-from openauc.training.recipe import Recipe
 
 Pixels = NDArray[np.uint8]
 AFFINE = Image.Transform.AFFINE

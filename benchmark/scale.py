@@ -18,6 +18,7 @@ from pathlib import Path
 import ray
 from writing import write_results
 
+from openauc._trial_files import PREDICTIONS, WEIGHTS
 from openauc.bench.executors import Execute, Work, in_process, ray_cluster
 from openauc.bench.rendering import render
 from openauc.bench.runner import run
@@ -65,14 +66,14 @@ def with_files(job: Job) -> Outcome:
     """A trial that brings back files of the size of a large network, and says how long it took itself."""
     begin = time.perf_counter()
     (result,) = no_op(job).results
-    files = {result.spec.id: {"model.safetensors": os.urandom(FILE_BYTES)}}
+    files = {result.spec.id: {WEIGHTS: os.urandom(FILE_BYTES)}}
     time.sleep(0.2)
     return Outcome(job, (replace(result, seconds=time.perf_counter() - begin),), files)
 
 
 def with_small_files(job: Job) -> Outcome:
     """A trial that brings back files of the size of predictions."""
-    return no_op(job)._replace(files={spec.id: {"predictions.parquet": os.urandom(500_000)} for spec in job.specs})
+    return no_op(job)._replace(files={spec.id: {PREDICTIONS: os.urandom(500_000)} for spec in job.specs})
 
 
 def overhead_row(execute: Execute, count: int) -> Row:

@@ -2,8 +2,8 @@
 
 The largest logit, by which unknown samples are told at test, is the mean of the logits plus the largest one's lead over
 that mean. Cross-entropy depends on differences of logits, so on the lead and not on the mean. From the networks of a
-store (`openauc run ablation` or `search`), for CE+ and the two presets of OpenAUC: how well each of the three tells
-unknown from known samples.
+store (of `benchmark/ablation.py` or `benchmark/search.py`), for CE+ and the two presets of OpenAUC: how well each of
+the three tells unknown from known samples.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import numpy as np
 from writing import write_results
 
 from openauc import ScoreDirectionWarning, auroc_score, openauc_score
+from openauc._trial_files import WEIGHTS
+from openauc.bench.runner import Network, load_data
 from openauc.bench.store import Store
 from openauc.bench.trial import TrialResult
-from openauc.models import load_weights
-from openauc.protocols import get_protocol
-from openauc.training.loop import WEIGHTS, build_method
-from openauc.training.predict import predict_logits
 
 FORMS = {
     "CE+": ("ce_plus", {}),
@@ -42,32 +40,25 @@ RANKINGS = (
 def measured(result: TrialResult, store: Store, data_root: Path | None) -> dict[str, float]:
     """The figures of one trained network, on the samples its trial was scored on."""
     spec = result.spec
-    data = get_protocol(spec.protocol).load(
-        spec.split, root=data_root, validation=spec.validation, pseudo_unknown=spec.pseudo_unknown, seed=spec.seed
-    )
-    method = build_method(
-        spec.method, data, spec.recipe, backbone=spec.backbone, width=spec.width, method_args=spec.method_args
-    )
-    load_weights(method, store.folder(spec) / WEIGHTS)
-    held_out = spec.pseudo_unknown > 0
-    images, labels = (
-        (data.validation_images, data.validation_labels) if held_out else (data.test_images, data.test_labels)
-    )
-    logits = predict_logits(method, images, spec.recipe).astype(np.float64)
+    data = load_data(spec, data_root)
+    network = Network(spec, store.folder(spec), data_root=data_root)
+    network.load(store.folder(spec) / WEIGHTS, data.num_classes)
+    found = network.embedded(spec, data, "validation" if spec.pseudo_unknown else "test")
+    logits, labels = found.logits.astype(np.float64), found.labels
     predicted, largest, mean = logits.argmax(1), logits.max(1), logits.mean(1)
     hits = largest[predicted == labels]
     triple = {"largest logit": largest, "mean logit": mean, "lead": largest - mean}
-    found = dict(zip(HITS, (hits.mean(), hits.std()), strict=True))
+    figures = dict(zip(HITS, (hits.mean(), hits.std()), strict=True))
     for name, confidence in triple.items():
-        found[f"AUROC, {name}"] = 100 * auroc_score(labels, predicted, -confidence)
-        found[f"OpenAUC, {name}"] = 100 * openauc_score(labels, predicted, -confidence)
-    return {name: float(found[name]) for name in (*HITS, *RANKINGS)}
+        figures[f"AUROC, {name}"] = 100 * auroc_score(labels, predicted, -confidence)
+        figures[f"OpenAUC, {name}"] = 100 * openauc_score(labels, predicted, -confidence)
+    return {name: float(figures[name]) for name in (*HITS, *RANKINGS)}
 
 
 def is_form(result: TrialResult, form: tuple[str, dict[str, Any]]) -> bool:
-    method, options = form
-    plain = result.spec.recipe.augmentation != "rand_augment"
-    return result.error is None and plain and (result.spec.method, dict(result.spec.method_args)) == (method, options)
+    spec = result.spec
+    plain = spec.recipe.augmentation != "rand_augment" and spec.score is None
+    return result.error is None and plain and (spec.method, dict(spec.method_args)) == form
 
 
 def main() -> None:

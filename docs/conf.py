@@ -87,7 +87,17 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {
-    page: [] for page in ("index", "start", "generated/commands", "cluster", "paper_map", "contributing", "changelog")
+    page: []
+    for page in (
+        "index",
+        "start",
+        "generated/commands",
+        "cluster",
+        "paper_map",
+        "contributing",
+        "architecture",
+        "changelog",
+    )
 }
 templates_path = ["_templates"]
 # A report for people to try, written after Sphinx has looked for its folder.

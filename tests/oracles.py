@@ -32,9 +32,6 @@ def thresholds(score: Sequence[float]) -> list[Threshold]:
     return [None, *sorted(set(score))]
 
 
-# --- pairs ----------------------------------------------------------------------------------------------
-
-
 def _pairs(y_true, y_pred, score, ties, unknown, *, need_correct) -> float:
     credit = pairs = Fraction(0)
     for i in _known(y_true, unknown):
@@ -84,9 +81,6 @@ def pointwise_sum(y_true, y_pred, score, unknown=-1) -> float:
             total += y_true[i] == y_pred[i]
             total += 1 if score[j] > score[i] else Fraction(int(score[j] == score[i]), 2)
     return float(total / pairs)
-
-
-# --- curves and areas -----------------------------------------------------------------------------------
 
 
 def ofpr(y_true, score, threshold, unknown=-1) -> Fraction:
@@ -154,9 +148,6 @@ def openauc_integral(y_true, y_pred, score, inverse, unknown=-1) -> float:
     return float(total / n_unknown)
 
 
-# --- rates at a threshold the curve dictates ------------------------------------------------------------
-
-
 def _sides(y_true, score, threshold, unknown) -> tuple[Fraction, Fraction]:
     """Share of unknown and of known samples rejected."""
     return 1 - ofpr(y_true, score, threshold, unknown), 1 - known_accepted(y_true, score, threshold, unknown)
@@ -216,9 +207,6 @@ def detection_accuracy(y_true, score, unknown=-1) -> float:
     """Largest mean of unknown rejected and known accepted."""
     sides = [_sides(y_true, score, t, unknown) for t in thresholds(score)]
     return float(max((found + 1 - alarms) / 2 for found, alarms in sides))
-
-
-# --- decisions at one threshold -------------------------------------------------------------------------
 
 
 def confusion(y_true, y_pred, score, threshold, classes, unknown=-1) -> list[list[int]]:

@@ -1,12 +1,22 @@
 """The commands on files of predictions, through the real command line."""
 
 import json
+import os
+import re
+import shlex
+import shutil
+import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import typer
+from rich.text import Text
 from typer.testing import CliRunner
 
 import openauc
@@ -101,6 +111,140 @@ def test_columns_unknown_label_and_direction(tmp_path: Path) -> None:
     assert json.loads(text)["values"]["openauc"] == 0.75
 
 
+EXPORT = "label,prediction,confidence\n0,0,0.9\n1,1,0.4\n2,2,0.8\nother,1,0.5\nother,2,0.1\n"
+
+
+def test_one_error_leads_from_an_export_to_its_metrics(tmp_path: Path) -> None:
+    """Classes by number, a word for unknown and a confidence, as pandas writes them."""
+    path = write_csv(tmp_path / "mine.csv", EXPORT)
+    message = run("evaluate", path, code=2)
+    assert message == (
+        f"error: {path} has no columns 'y_true', 'y_pred', 'open_score'; it has 'label', 'prediction', 'confidence'. "
+        "Likely: --label-column label --pred-column prediction --score-column confidence --lower-is-unknown "
+        "--unknown-label other\n"
+    )
+    options = shlex.split(message.partition("Likely: ")[2])
+    values = json.loads(run("evaluate", path, *options, "--json", "-", "--replicates", 10))["values"]
+    assert values["closed_set_accuracy"] == 1.0
+    assert values["openauc"] == pytest.approx(5 / 6)
+    for command in ("audit", "threshold", "compare", "report"):
+        assert "--unknown-label other" in run(command, path, code=2)
+
+
+def test_options_already_given_are_not_proposed_and_names_are_quoted(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "mine.csv", EXPORT.replace("label,", "true label,").replace("other", "none of them"))
+    message = run("evaluate", path, "--score-column", "confidence", "--lower-is-unknown", code=2)
+    assert message.endswith(
+        "Likely: --label-column 'true label' --pred-column prediction --unknown-label 'none of them'\n"
+    )
+
+
+def test_what_cannot_be_guessed_is_asked_for_by_option(tmp_path: Path) -> None:
+    message = run("evaluate", write_csv(tmp_path / "a.csv", "a,b\n0.5,1.5\n"), code=2)
+    assert message.endswith("name yours with --label-column, --pred-column, --score-column.\n")
+
+
+def test_semicolons_and_decimal_commas_are_said(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "mine.csv", "y_true;y_pred;open_score\n0;0;0,5\n-1;0;1,5\n")
+    result = CliRunner().invoke(app, ["evaluate", str(path), "--json", "-", "--replicates", "10"])
+    assert json.loads(result.stdout)["values"]["openauc"] == 1.0
+    assert result.stderr == (
+        f"warning: {path}: read as separated by ';', not by commas.\n"
+        f"warning: {path}: column 'open_score' is read with decimal commas.\n"
+    )
+
+
+def test_binary_labels_of_parquet(tmp_path: Path) -> None:
+    columns = {"y_true": [b"cat", b"-1"], "y_pred": [b"cat", b"cat"], "open_score": [0.0, 1.0]}
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet")
+    values = json.loads(run("evaluate", tmp_path / "p.parquet", "--json", "-", "--replicates", 10))["values"]
+    assert values["openauc"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["exp[lr=0.1].npz", "[bold].npz", ":smile:.npz", "a\\[b].npz"])
+def test_names_of_files_are_no_markup(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    shutil.copy(file, name)
+    assert run("evaluate", name, "--replicates", 10, "--legacy").startswith(f"{name}: 4 known, 3 unknown samples")
+    assert Path(name).stem in run("compare", file, name, "--metric", "auroc")
+
+
+def test_a_closing_tag_is_a_name_too(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    Path("[").mkdir()
+    shutil.copy(file, "[/bold].npz")
+    assert run("evaluate", "[/bold].npz", "--replicates", 10).startswith("[/bold].npz: 4 known")
+    labels = "[/dim]", "[red]", "[/dim]"
+    Predictions.of(labels, ["[/dim]", "[/dim]", "[red]"], [0.0, 1.0, 2.0]).save("names.npz")
+    assert "no unknown sample" in run("evaluate", "names.npz", code=2)
+    assert "3 known, 0 unknown" not in run("threshold", "names.npz", "--target", "known_acceptance=0.5")
+
+
+def test_no_help_loses_its_brackets() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    texts = [
+        text for c in commands.values() for text in (c.help, *(getattr(p, "help", None) for p in c.params)) if text
+    ]
+    assert len(texts) > 50
+    for text in texts:
+        assert Text.from_markup(text).plain == text.replace("\\[", "[")
+
+
+def openauc_command(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as a shell starts it."""
+    command = [sys.executable, "-c", "from openauc.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}],
+    ids=["ioencoding", "locale"],
+)
+def test_a_terminal_without_unicode(file: Path, environment: dict[str, str]) -> None:
+    shown = openauc_command("evaluate", file, "--replicates", 10, **environment)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.isascii()
+    (fpr,) = (line for line in shown.stdout.splitlines() if "FPR at 95" in line)
+    assert re.search(r"\d - \d.* v ", fpr)
+    (auroc,) = (line for line in shown.stdout.splitlines() if "AUROC" in line)
+    assert re.search(r"\d - \d.* \^ ", auroc)
+    assert openauc_command("audit", file, **environment).returncode == 0
+    strange = openauc_command("evaluate", "學.npz", **environment)
+    assert strange.returncode == 2
+    assert "Traceback" not in strange.stderr
+
+
+def test_json_goes_through_pipes_devices_and_links(file: Path, tmp_path: Path) -> None:
+    wanted = json.loads(run("evaluate", file, "--json", "-", "--replicates", 10))
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    run("evaluate", file, "--json", tmp_path / "link.json", "--replicates", 10)
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text()) == wanted
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit((tmp_path / "pipe").read_text)
+        run("evaluate", file, "--json", tmp_path / "pipe", "--replicates", 10)
+        assert json.loads(read.result(timeout=10)) == wanted
+    message = run("evaluate", file, "--json", "/dev/full", "--replicates", 10, code=2)
+    assert message == "error: /dev/full: No space left on device.\n"
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_the_output_itself_is_a_file_to_write_to(file: Path, tmp_path: Path) -> None:
+    """Both the table and the JSON arrive, in this order, though the output is redirected to a file."""
+    command = shlex.join([sys.executable, "-c", "from openauc.cli import main; main()"])
+    options = f"{shlex.quote(str(file))} --replicates 10"
+    redirected = f"{command} evaluate {options} --json /dev/stdout > {tmp_path}/both.txt"
+    subprocess.run(redirected, shell=True, check=True)
+    table, brace, values = (tmp_path / "both.txt").read_text().partition("{")
+    assert table.startswith(str(file))
+    assert json.loads(brace + values)["n_known"] == 4
+    substituted = f"{command} evaluate {options} --json >(cat > {tmp_path}/copy.json) > {tmp_path}/table.txt; wait $!"
+    subprocess.run(["bash", "-c", substituted], check=True)
+    assert json.loads((tmp_path / "copy.json").read_text())["n_known"] == 4
+
+
 def test_legacy_is_shown_and_stored(file: Path) -> None:
     assert "arpl_oscr" in run("evaluate", file, "--legacy", "--replicates", 10)
     rows = json.loads(run("evaluate", file, "--legacy", "--json", "-", "--replicates", 10))["legacy"]
@@ -158,6 +302,11 @@ def test_version() -> None:
     ("name", "text", "sentence"),
     [
         ("short.csv", "y_true,y_pred\n0,0\n", "no column 'open_score'"),
+        ("twice.csv", "y_true,y_pred,open_score,y_true\n0,0,1,1\n", "two columns named 'y_true'"),
+        ("header.csv", "y_true,y_pred,open_score\n", "header.csv holds no sample, only the names of its columns"),
+        ("text.csv", "y_true,y_pred,open_score\n0,0,1\n-1,0,high\n", "line 3: column 'open_score' holds 'high'"),
+        ("comma.csv", "y_true,y_pred,open_score\n0,0,0,5\n", "decimals are written with a point"),
+        ("logits.csv", "y_true,logit_0,logit_1\n0,a,1\n", "line 2: column 'logit_0' holds 'a', which is no number"),
         ("nan.csv", "y_true,y_pred,open_score\n0,0,1\n-1,0,nan\n", "open_score is NaN for sample 1"),
         ("known.csv", "y_true,y_pred,open_score\n0,0,1\n1,0,2\n", "there is no unknown sample"),
         ("unknown.csv", "y_true,y_pred,open_score\n-1,0,1\n-1,0,2\n", "there is no known sample"),
@@ -185,9 +334,26 @@ def test_wrong_length_in_npz(tmp_path: Path) -> None:
         (("threshold", "FILE", "--target", "luck"), "expected one of known_acceptance"),
         (("threshold", "FILE", "--target", "known_acceptance=most"), "must read NAME=NUMBER"),
         (("threshold", "FILE", "--target", "cost", "--cost", "5"), "must read NAME=NUMBER"),
+        (("threshold", "FILE", "--target", "cost", "--cost", "foo=1"), "--cost is 'foo'; expected one of 'unknown_acc"),
+        (("threshold", "FILE", "--target", "cost", "--cost", "unknown_acepted=1"), "Did you mean 'unknown_accepted'?"),
+        (("threshold", "FILE", "--target", "unknown_recall"), "for example --target unknown_recall=0.95"),
+        (("threshold", "FILE", "--target", "youden_index", "--confidence", "0.9"), "--target 'youden_index' takes"),
+        (("evaluate", "FILE", "--unknown-label", "²"), "--unknown-label is '²' but y_true holds integers"),
+        (("evaluate", "FILE", "--unknown-label", "7"), "Relabel the samples or set --unknown-label."),
+        (("evaluate", "FILE", "--replicates", "1"), "--replicates is 1; a bootstrap needs at least 2"),
+        (("evaluate", "FILE", "--max-ofpr", "0.1", "--min-ofpr", "0.2"), "--min-ofpr 0.2 must be below --max-ofpr 0.1"),
+        (("evaluate", "FILE", "--label-column", "unknown_label"), "has no column 'unknown_label'"),
+        (("evaluate", "max_ofpr.csv"), "there is no file max_ofpr.csv"),
+        (("audit", "FILE", "--threshold", "nan"), "--threshold is NaN"),
+        (("evaluate", "FILE", "--seed", "-1"), "--seed"),
+        (("compare", "FILE", "FILE", "--metric", "roc"), "named twice"),
         (("compare", "FILE"), "at least two models"),
         (("evaluate", "FILE", "--json", "no/such/folder/out.json"), "does not exist"),
-        (("evaluate", "FILE", "--level", "95"), "not a percentage"),
+        (("evaluate", "FILE", "--json", "."), "it is a folder; name a file in it"),
+        (
+            ("evaluate", "FILE", "--level", "95"),
+            "error: --level is 95.0; expected a fraction in (0, 1), not a percentage",
+        ),
     ],
 )
 def test_bad_options_end_in_one_sentence(file: Path, arguments: tuple[str, ...], sentence: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openauc import openauc_score
-from openauc.predictions import FORMATS, Predictions, read_columns
+from openauc.predictions import FORMATS, MissingColumns, Predictions, read_columns
 
 TRIPLE = Predictions(np.array([0, 1, -1]), np.array([0, 1, 1]), np.array([0.25, -0.5, np.inf]))
 
@@ -22,9 +22,6 @@ TRIPLE = Predictions(np.array([0, 1, -1]), np.array([0, 1, 1]), np.array([0.25, 
 def assert_same(a: Predictions, b: Predictions) -> None:
     for name, one, two in zip(Predictions._fields, a, b, strict=True):
         assert one.tolist() == two.tolist(), name
-
-
-# --- making them ----------------------------------------------------------------------------------------
 
 
 def test_is_a_plain_triple():
@@ -78,8 +75,6 @@ def test_concat_of_nothing_is_refused():
         Predictions.concat([])
 
 
-# --- from logits ----------------------------------------------------------------------------------------
-
 LOGITS = [[5.0, 1.0], [0.0, 4.0], [1.0, 1.5]]
 
 
@@ -128,14 +123,14 @@ def test_from_logits_of_infinite_logits():
         (np.zeros((2, 3)), ["a", "b"], "3 columns but 2 class names"),
         ([[0.0, 1.0], [np.nan, 1.0]], None, "largest logit is NaN for sample 1"),
         (np.zeros((3, 2)), None, "y_pred has 3 entries but y_true has 2"),
+        ([["1", "2"]], None, "logits must be real numbers, got dtype <U1, such as '1'"),
+        (np.array([["low", 2]], dtype=object), None, "logits must be numbers, got for example 'low'"),
     ],
 )
 def test_from_logits_refuses(logits, classes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         Predictions.from_logits([0, 1], logits, classes=classes)
 
-
-# --- round trips ----------------------------------------------------------------------------------------
 
 # A name starts and ends with a letter: CSV has no types, so a column of nothing but numbers reads as numbers, and
 # blanks at the ends of a cell are not part of it.
@@ -190,25 +185,10 @@ def test_csv_is_what_a_person_would_write(tmp_path):
     )
 
 
-def test_csv_with_byte_order_mark_blanks_crlf_and_empty_lines(tmp_path):
-    (tmp_path / "p.csv").write_bytes(b"\xef\xbb\xbfy_true, y_pred ,open_score\r\n0, 0 ,1e3\r\n\r\n-1,1,-Inf\r\n")
-    assert_same(Predictions.load(tmp_path / "p.csv"), Predictions.of([0, -1], [0, 1], [1000.0, -np.inf]))
-
-
-def test_csv_labels_written_as_floats_are_integers(tmp_path):
-    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n0.0,0,1\n-1.0,2,3\n")
-    p = Predictions.load(tmp_path / "p.csv")
-    assert p.y_true.tolist() == [0, -1]
-    assert p.y_true.dtype.kind == "i"
-
-
 def test_nothing_invalid_is_saved(tmp_path):
     with pytest.raises(ValueError, match="open_score is NaN for sample 0"):
         Predictions(np.array([0]), np.array([0]), np.array([np.nan])).save(tmp_path / "p.npz")
     assert os.listdir(tmp_path) == []
-
-
-# --- other columns --------------------------------------------------------------------------------------
 
 
 def write(path, columns):
@@ -253,10 +233,11 @@ def test_logits_in_numbered_columns(tmp_path, suffix):
     ],
 )
 def test_npz_logits(tmp_path, classes, y_true, y_pred):
-    columns = {"y_true": np.array(y_true), "scores": np.array([[0.0, 1.0], [3.0, 2.0]], np.float32)}
-    np.savez(tmp_path / "p.npz", **columns, **({} if classes is None else {"classes": classes}))
-    found = Predictions.load(tmp_path / "p.npz", logits_column="scores")
-    assert_same(found, Predictions.of(y_true, y_pred, [-1.0, -3.0]))
+    for name in ("scores", "logit_matrix"):
+        columns = {"y_true": np.array(y_true), name: np.array([[0.0, 1.0], [3.0, 2.0]], np.float32)}
+        np.savez(tmp_path / "p.npz", **columns, **({} if classes is None else {"classes": classes}))
+        found = Predictions.load(tmp_path / "p.npz", logits_column=name)
+        assert_same(found, Predictions.of(y_true, y_pred, [-1.0, -3.0]))
 
 
 @pytest.mark.parametrize("type_", [pa.list_(pa.float32()), pa.list_(pa.float64()), pa.list_(pa.float32(), 2)])
@@ -283,17 +264,6 @@ def test_what_the_file_states_comes_before_what_its_logits_say(tmp_path, extra, 
 def test_a_stated_confidence_beside_logits_is_flipped(tmp_path):
     np.savez(tmp_path / "p.npz", y_true=[1, -1], logits=[[0.0, 1.0], [3.0, 2.0]], open_score=[0.5, 0.25])
     assert Predictions.load(tmp_path / "p.npz", lower_is_unknown=True).open_score.tolist() == [-0.5, -0.25]
-
-
-def test_read_columns_gives_everything(tmp_path):
-    (tmp_path / "p.csv").write_text("a,b,c\n1,x,0.5\n2,3,1\n")
-    columns = read_columns(tmp_path / "p.csv")
-    assert {name: values.tolist() for name, values in columns.items()} == {
-        "a": [1, 2], "b": ["x", "3"], "c": [0.5, 1.0]
-    }  # fmt: skip
-
-
-# --- broken files ---------------------------------------------------------------------------------------
 
 
 def test_missing_file(tmp_path):
@@ -331,52 +301,56 @@ def test_missing_column_is_named_beside_those_found(tmp_path, suffix, missing, l
     columns = {"y_true": [0, -1], "y_pred": [0, 0], "open_score": [0.5, 1.0]}
     del columns[missing]
     write(path, columns)
-    with pytest.raises(ValueError, match=f"has no column '{missing}'; it has {left}.*--label-column"):
+    with pytest.raises(MissingColumns, match=f"has no column '{missing}'; it has {left}.*name yours with label_column"):
         Predictions.load(path)
+
+
+def test_columns_by_other_names_end_in_the_arguments_to_pass(tmp_path):
+    write(tmp_path / "p.csv", {"label": ["0", "1", "other"], "prediction": [0, 1, 1], "confidence": [0.9, 0.8, 0.3]})
+    with pytest.raises(MissingColumns, match=r"it has 'label', 'prediction', 'confidence'\. Likely: ") as caught:
+        Predictions.load(tmp_path / "p.csv")
+    assert str(caught.value).endswith(
+        "Likely: label_column='label', pred_column='prediction', score_column='confidence', lower_is_unknown=True, "
+        "and unknown_label='other' where the samples are evaluated."
+    )
+
+
+def test_a_long_list_of_columns_is_cut(tmp_path):
+    np.savez(tmp_path / "p.npz", **{f"c{i}": [0.5] for i in range(30)})
+    with pytest.raises(MissingColumns, match=r"'c19', 10 more\. Expected y_true with y_pred"):
+        Predictions.load(tmp_path / "p.npz")
+
+
+def test_labels_beside_logits_are_guessed_alone(tmp_path):
+    np.savez(tmp_path / "p.npz", target=[1, -1], logits=[[0.0, 1.0], [3.0, 2.0]])
+    with pytest.raises(MissingColumns, match=r"no column 'y_true'; .* Likely: label_column='target'\."):
+        Predictions.load(tmp_path / "p.npz")
+
+
+def test_classes_by_number_with_a_word_for_unknown(tmp_path):
+    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n0,0,0.1\n2,1,0.2\nother,2,0.9\n")
+    p = Predictions.load(tmp_path / "p.csv")
+    assert p.y_true.tolist() == ["0", "2", "other"]
+    assert p.y_pred.tolist() == ["0", "1", "2"]
+    assert openauc_score(*p, unknown_label="other") == 0.5
+    assert openauc_score(["0", "2", "other"], [0, 1, 2], p.open_score, unknown_label="other") == 0.5
 
 
 def test_file_without_any_column(tmp_path):
     np.savez(tmp_path / "p.npz")
-    with pytest.raises(ValueError, match="no column 'y_true'; it has none"):
+    with pytest.raises(ValueError, match="no columns 'y_true', 'y_pred', 'open_score'; it has none"):
         Predictions.load(tmp_path / "p.npz")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty; expected a header line"),
-        ("\n\n", "is empty"),
-        ("y_true,y_pred,open_score\n0,0,1\n0,0\n", "line 3 has 2 values but the header has 3"),
-        ("y_true,y_pred,open_score\n0,0,1,5\n", "line 2 has 4 values"),
-        ("y_true,y_pred,open_score\n0,0,1\n0,,1\n", "line 3: column 'y_pred' is empty"),
-        ("y_true,y_pred,open_score\n0,0, \n", "line 2: column 'open_score' is empty"),
-        ("y_true,y_pred,open_score\n0,0,1\n-1,0,nan\n", "open_score is NaN for sample 1"),
-        ("y_true,logit_0,logit_1\n0,0,1\n-1,0,nan\n", "logit_1 is NaN for sample 1"),
-    ],
-)
-def test_broken_csv(tmp_path, text, message):
-    (tmp_path / "p.csv").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        Predictions.load(tmp_path / "p.csv")
-
-
-def test_csv_line_numbers_are_those_of_the_file(tmp_path):
-    (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n\n0,0,1\n\n0,0\n")
-    with pytest.raises(ValueError, match="line 5 has 2 values"):
-        Predictions.load(tmp_path / "p.csv")
-
-
-@pytest.mark.parametrize("score", ["high", "0.5s"])
-def test_csv_score_that_is_no_number(tmp_path, score):
-    (tmp_path / "p.csv").write_text(f"y_true,y_pred,open_score\n0,0,{score}\n")
-    with pytest.raises(TypeError, match="open_score must be real numbers"):
-        Predictions.load(tmp_path / "p.csv")
-
-
-@pytest.mark.parametrize("content", [b"y_true\n\xff\xfe\n", b"y_true\n" + b'"' + b"x" * 200_000 + b'"\n'])
-def test_unreadable_csv(tmp_path, content):
-    (tmp_path / "p.csv").write_bytes(content)
-    with pytest.raises(ValueError, match=r"p\.csv is not a readable CSV file in UTF-8"):
+def test_string_logits_of_a_file(tmp_path):
+    np.savez(tmp_path / "p.npz", y_true=[0, -1], logits=[["1", "2"], ["3", "4"]])
+    with pytest.raises(TypeError, match="logits must be real numbers"):
+        Predictions.load(tmp_path / "p.npz")
+    write(tmp_path / "p.parquet", {"y_true": [0, -1], "logits": [["1", "2"], ["3", "high"]]})
+    with pytest.raises(TypeError, match="logits must be numbers, got for example 'high'"):
+        Predictions.load(tmp_path / "p.parquet")
+    (tmp_path / "p.csv").write_text("y_true,logit_0,logit_1\n0,0,1\n-1,high,2\n")
+    with pytest.raises(ValueError, match="line 3: column 'logit_0' holds 'high', which is no number"):
         Predictions.load(tmp_path / "p.csv")
 
 

@@ -7,8 +7,6 @@ import torch
 
 from openauc import _validation as check
 
-# --- vectors --------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     "values",
@@ -41,9 +39,6 @@ def test_bfloat16_scores_keep_their_value():
 def test_only_vectors(values, shape):
     with pytest.raises(ValueError, match=rf"open_score has shape {shape}; expected one value per sample"):
         check.as_vector("open_score", values)
-
-
-# --- scores ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,7 +106,7 @@ def test_long_doubles_that_float64_would_round_are_refused(value):
 
 @pytest.mark.parametrize("values", [["high"], [{}], [0.5, "low"]])
 def test_objects_must_be_numbers(values):
-    with pytest.raises(TypeError, match="open_score must be numbers, got for example"):
+    with pytest.raises(TypeError, match=rf"open_score must be numbers, got for example {values[-1]!r}"):
         check.as_scores("open_score", np.array(values, dtype=object))
 
 
@@ -141,9 +136,6 @@ def test_nan_is_refused_and_located(values):
 
 def test_no_scores_at_all_is_not_the_business_of_the_reader():
     assert check.as_scores("open_score", []).shape == (0,)
-
-
-# --- labels ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -180,6 +172,7 @@ def test_unsigned_labels_become_signed(dtype):
     [
         ["cat", "dog", "-1"],
         np.array([b"cat", b"dog", b"-1"]),
+        np.array([b"cat", b"dog", b"-1"], dtype=object),
         np.array(["cat", "dog", -1], dtype=object),
         pd.Series(["cat", "dog", "-1"]),
         pd.Series(["cat", "dog", "-1"], dtype="string"),
@@ -192,6 +185,17 @@ def test_names(values):
     read = check.as_labels("y_true", values)
     assert read.dtype.kind == "U"
     assert read.tolist() == ["cat", "dog", "-1"]
+
+
+def test_whole_numbers_among_objects_are_written_as_integers():
+    assert check.as_labels("y_true", np.array([0.0, 1, "other"], dtype=object)).tolist() == ["0", "1", "other"]
+
+
+@pytest.mark.parametrize("dtype", ["S3", object])
+def test_bytes_are_text_in_utf8(dtype):
+    assert check.as_labels("y_true", np.array(["é".encode(), b"b"], dtype=dtype)).tolist() == ["é", "b"]
+    with pytest.raises(ValueError, match=r"y_true holds the bytes b'\\xff', which are no text in UTF-8"):
+        check.as_labels("y_true", np.array([b"a", b"\xff"], dtype=dtype))
 
 
 @pytest.mark.parametrize(("bad", "shown"), [(0.5, "0.5"), (np.nan, "nan"), (np.inf, "inf"), (-2.25, "-2.25")])
@@ -240,6 +244,44 @@ def test_integers_against_names_are_refused():
         check.same_label_type(np.array(["cat"]), np.array([3]))
 
 
+@pytest.mark.parametrize(("names", "integers"), [(["0", "1", "other"], [0, 1, 2]), (["12", "x", "-1"], [12, 3, -1])])
+def test_integers_equal_their_text(names, integers):
+    for dtype in (np.int32, np.int64):
+        text, same = check.same_label_type(np.array(names), np.array(integers, dtype=dtype))
+        assert text.tolist() == names
+        assert same.tolist() == [str(integer) for integer in integers]
+        assert [a.tolist() for a in check.same_label_type(np.array(integers), np.array(names))] == [
+            same.tolist(),
+            names,
+        ]
+
+
+@pytest.mark.parametrize("names", [["007", "12"], ["0.0", "1.0"], ["-1", "cat"], ["²"]])
+def test_names_that_are_not_written_as_integers_stay_names(names):
+    with pytest.raises(TypeError, match=r"y_true holds names .* but y_pred holds integers"):
+        check.same_label_type(np.array(names), np.array([7, 12]))
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("-1", -1),
+        ("0", 0),
+        ("12", 12),
+        ("007", "007"),
+        ("-0", "-0"),
+        ("²", "²"),
+        ("٣", "٣"),
+        ("", ""),
+        ("-", "-"),
+        ("1_0", "1_0"),
+        ("1\n", "1\n"),
+    ],
+)
+def test_a_label_read_from_text(text, label):
+    assert check.read_label(text) == label
+
+
 def test_equal_kinds_and_empty_arrays_pass():
     for true, pred in [([1], [2]), (["a"], ["bcd"]), ([], ["a"]), (["a"], [])]:
         arrays = np.array(true), np.array(pred)
@@ -257,9 +299,6 @@ def test_a_name_for_unknown_among_integers_is_refused():
         check.is_label(np.array([0, 1]), "other")
 
 
-# --- lengths, numbers, fractions, choices ---------------------------------------------------------------
-
-
 def test_lengths_must_agree():
     check.check_same_length(y_true=np.zeros(2), y_pred=np.zeros(2), open_score=np.zeros(2))
     with pytest.raises(ValueError, match="open_score has 3 entries but y_true has 2"):
@@ -269,6 +308,8 @@ def test_lengths_must_agree():
 def test_both_sides_need_samples():
     check.require_samples(1, 1, -1)
     check.require_samples(1, 0, -1, unknown=False)
+    with pytest.raises(ValueError, match="no known sample, nor any other: y_true is empty"):
+        check.require_samples(0, 0, -1, unknown=False)
     with pytest.raises(ValueError, match="no known sample: every y_true equals the unknown label 'other'"):
         check.require_samples(0, 1, "other")
     with pytest.raises(ValueError, match="no unknown sample: no y_true equals -1"):

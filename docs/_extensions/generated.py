@@ -1,18 +1,18 @@
-"""Pages written before each build: results from `benchmark/results`, the commands' help, a report to try."""
+"""Pages written before each build: results from `benchmark/results`, the commands' help, a report, the import graph."""
 
-import inspect
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import imports
 import typer
 from PIL import Image
 from sphinx.application import Sphinx
 from typer.cli import get_docs_for_click
 
 from openauc import Predictions
-from openauc.bench import figures
 from openauc.cli import app as command_line
 from openauc.report import predictions_report
 
@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmark/results"
 LINK = "../../../benchmark/results"
 """The same folder, seen from the written pages."""
+FIGURES = ROOT / "benchmark/figures.py"
 
 HEAD = """# Results
 
@@ -62,9 +63,11 @@ def tables_of(files: list[tuple[str, str, Path]]) -> Iterator[str]:
 
 def drawings_of(name: str, files: list[tuple[str, str, Path]]) -> Iterator[str]:
     """Figures, newest first, described by the function of that name that draws them."""
+    functions = ast.parse(FIGURES.read_text(encoding="utf-8")).body
+    about = {f.name: ast.get_docstring(f) for f in functions if isinstance(f, ast.FunctionDef)}
     for month, hardware, file in sorted(files, reverse=True):
         if file.suffix == ".png":
-            said = inspect.getdoc(getattr(figures, name)).partition("\n\n")[0]
+            said = about[name].partition("\n\n")[0]
             words = re.sub(r":math:`(.*?)`", r"$\1$", said.replace("\n", " "))
             title = re.sub(r"(\d+)", r" \1", name).capitalize()
             yield f"## {title}, {month[:4]}-{month[4:]}\n\n{words}\n"
@@ -94,6 +97,7 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "generated"
     pages = {f"results/{file.name}": file.read_text(encoding="utf-8") for file in RESULTS.glob("*.md")}
     pages |= {"results/index.md": overview(RESULTS), "commands.md": commands(), "report/example_report.html": report()}
+    pages |= {"imports.svg": imports.drawing()}
     for old in folder.glob("results/*.md"):
         if f"results/{old.name}" not in pages:
             old.unlink()

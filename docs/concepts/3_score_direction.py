@@ -95,8 +95,8 @@ print(decide(y_pred, 1 - p, threshold=0.5), decide(y_pred, -p, threshold=-0.5))
 # Common scores
 # -------------
 #
-# All of them from the same logits, all pointing up; ``openauc.methods.scores`` has the same five for torch tensors.
-# They rank the samples differently, so they give different results: name the score you used.
+# All of them from the same logits, all pointing up; ``openauc.features.SCORES`` has the same five by name, and some
+# that look at features. They rank the samples differently, so they give different results: name the score you used.
 
 rng = np.random.default_rng(0)
 label = np.r_[rng.integers(0, 6, 3000), np.full(2000, UNKNOWN)]

@@ -19,9 +19,9 @@ from openauc.methods.base import Method
 from openauc.models import make_backbone
 from openauc.plotting import LOOK
 from openauc.protocols import PROTOCOLS, Protocol, Split
+from openauc.recipe import Recipe
 from openauc.training.loop import train
 from openauc.training.predict import predict
-from openauc.training.recipe import Recipe
 
 # %%
 # A protocol

@@ -1,42 +1,193 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and reading them so that damage is noticed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-import tempfile
-from collections.abc import Iterator
+import re
+import stat
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+_MOST_NESTED = 50
+
+CHECKSUM = "openauc_sha256"
+"""Key of the checksum in the metadata of our safetensors files."""
+
+PathLike = str | os.PathLike[str]
+_DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
+def atomic_write(path: PathLike, *, durable: bool = True) -> Iterator[BinaryIO]:
     """A binary file that takes its place at ``path`` when the block ends, and leaves no trace if it fails.
+
+    A symbolic link stays, and what it points to is replaced. What is no regular file (a pipe, a device, an open
+    descriptor such as ``/dev/stdout``) has no place to take: it is written through.
 
     ``durable=False`` does not wait for the disk, for what can be written again after a power failure.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    try:
+        with _write_through(path) if is_stream(path) else _replace(target, durable) as file:
+            yield file
+    except OSError as error:
+        # A full disk says so of no file, and a temporary name says nothing to the caller.
+        nameless = error.filename is None or Path(error.filename).name.startswith(f".{target.name}.")
+        if error.errno is None or not nameless:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def is_stream(path: PathLike) -> bool:
+    """Whether ``path`` is to be written through: a pipe, a device, an open descriptor.
+
+    >>> is_stream("/dev/null"), is_stream("/dev/stdout"), is_stream("page.html")
+    (True, True, False)
+    """
+    if _descriptor(path) is not None:
+        return True
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def write_text(path: PathLike, text: str, *, durable: bool = True) -> None:
+    """Write ``text`` as UTF-8, all or nothing."""
+    with atomic_write(path, durable=durable) as file:
+        file.write(text.encode())
+
+
+def _descriptor(path: PathLike) -> int | None:
+    """The number of the open file that ``path`` names; opened anew, a redirected one would lose its position."""
+    name = os.fspath(path)
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
+    return int(found[1]) if found else _DESCRIPTORS.get(name)
+
+
+@contextmanager
+def _write_through(path: PathLike) -> Iterator[BinaryIO]:
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it.")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # what was printed before comes before
+    number = _descriptor(path)
+    with open(path if number is None else os.dup(number), "wb") as file:
+        yield file
+
+
+@contextmanager
+def _replace(target: Path, durable: bool) -> Iterator[BinaryIO]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist; create it first.")
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}.tmp")
+    descriptor = _nameless(target.parent)
+    named = descriptor is None
+    if descriptor is None:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
+            if target.exists():
+                os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))
             if durable:
-                os.fsync(file.fileno())
-        # mkstemp is private to its owner; a result file follows the user's umask like any other.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+                os.fsync(descriptor)
+            if not named:
+                # A directory descriptor makes Python follow the link of /proc to the file itself.
+                os.link(f"/proc/self/fd/{descriptor}", temporary, src_dir_fd=descriptor)
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True) -> None:
-    """Write ``text`` as UTF-8, all or nothing."""
-    with atomic_write(path, durable=durable) as file:
-        file.write(text.encode())
+def _nameless(folder: Path) -> int | None:
+    """A file in ``folder`` that has no name yet, so that even a killed process leaves none; None where unsupported."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if os.path.isdir("/proc/self/fd") else None
+    except (AttributeError, OSError):  # macOS; network and older stacked file systems
+        return None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What a JSON text says; whatever is wrong with it is a ValueError.
+
+    None of our files is nested deeply. One that is would break whoever prints or writes it, if not the parser.
+
+    >>> parse_json("[" * 1000 + "]" * 1000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deeply
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [found]
+    for _ in range(_MOST_NESTED):
+        inside = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list))
+        level = list(chain.from_iterable(inside))
+    if level:
+        raise ValueError("it is nested too deeply")
+    return found
+
+
+def sealed(content: bytes) -> bytes:
+    """The content of a safetensors file with a checksum of all of it added to its metadata."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    digest = _header_digest(header)
+    digest.update(memoryview(content)[start:])
+    header["__metadata__"] = {**header.get("__metadata__", {}), CHECKSUM: digest.hexdigest()}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + content[start:]
+
+
+def sealed_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Metadata of a safetensors file, after its checksum was compared; a file without one is taken as it is.
+
+    Raises
+    ------
+    ValueError
+        If this is no safetensors file, or not what :func:`sealed` made.
+    """
+    with open(path, "rb") as file:
+        try:
+            header = _read_header(file)
+        except ValueError as error:
+            raise ValueError(
+                f"{path} cannot be read as safetensors ({error}); remove it to start again, or fetch it again."
+            ) from error
+        metadata: dict[str, str] = header.get("__metadata__", {})
+        if CHECKSUM in metadata:
+            found = hashlib.file_digest(file, lambda: _header_digest(header)).hexdigest()
+            if found != metadata[CHECKSUM]:
+                raise ValueError(
+                    f"{path} is damaged: its content does not match its checksum; remove it to start again, or fetch "
+                    "it again."
+                )
+    return metadata
+
+
+def _read_header(file: BinaryIO) -> dict[str, Any]:
+    """Header of a safetensors file: eight bytes of length, then JSON."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > os.fstat(file.fileno()).st_size - 8:
+        raise ValueError("it is not long enough to hold its header")
+    header = parse_json(file.read(length))
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+        raise ValueError("its header is not a JSON object")
+    return header
+
+
+def _header_digest(header: Mapping[str, Any]) -> hashlib._Hash:
+    """Begun with the header but its checksum, in an order of its own; the tensors' bytes are to follow."""
+    metadata = {key: value for key, value in header.get("__metadata__", {}).items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps({**header, "__metadata__": metadata}, sort_keys=True).encode())

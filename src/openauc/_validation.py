@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -49,13 +50,7 @@ def as_scores(name: str, values: ArrayLike) -> NDArray[Any]:
                 "subtract a common offset first."
             )
         return wide
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name} must be numbers, got for example {array[0]!r}.") from None
-    if array.dtype.kind != "f":
-        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}.")
+    array = as_numbers(name, array)
     if array.dtype.itemsize == 2:
         array = array.astype(np.float32)
     elif array.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
@@ -73,13 +68,36 @@ def as_scores(name: str, values: ArrayLike) -> NDArray[Any]:
     return array
 
 
+def as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` of any shape if it holds real numbers, objects turned into float64; text is refused."""
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError):
+            culprit = next(value for value in array.flat if not is_number(value))
+            raise TypeError(f"{name} must be numbers, got for example {culprit!r}.") from None
+    if array.dtype.kind not in "biuf":
+        example = f", such as {array.flat[0].item()!r}" if array.size else ""
+        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}{example}.")
+    return array
+
+
+def is_number(value: Any) -> bool:
+    """Whether ``value`` reads as a number; None does, as NaN."""
+    try:
+        np.float64(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def as_labels(name: str, values: ArrayLike) -> NDArray[Any]:
     """Labels as an integer or a string array."""
     array = as_vector(name, values)
     if array.dtype.kind not in "biufUS":
         array = _labels_from_objects(name, array)
     if array.dtype.kind == "S":
-        array = array.astype(str)
+        array = _labels_from_objects(name, array)
     if array.dtype.kind == "U":
         return array
     if array.dtype.kind == "f" or array.dtype == np.uint64:
@@ -98,19 +116,44 @@ def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
             raise ValueError(f"{name} is missing for sample {row}; every sample needs a label.")
     if all(isinstance(value, (int, np.integer)) for value in values):
         return np.asarray(values, dtype=np.int64)
-    return np.asarray([str(value) for value in values])
+    try:
+        return np.asarray([value.decode() if isinstance(value, bytes) else str(as_label(value)) for value in values])
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} holds the bytes {error.object!r}, which are no text in UTF-8.") from None
 
 
 def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Make the two label arrays comparable; refuse integers against names."""
+    """Make the two label arrays comparable; refuse integers against names.
+
+    Classes 0, 1, 2 with "other" for unknown are text on one side only: there integers become their text.
+
+    >>> same_label_type(np.array(["0", "2", "other"]), np.array([0, 1, 2]))[1].tolist()
+    ['0', '1', '2']
+    """
     if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U"):
         return y_true, y_pred
     if len(y_true) == 0 or len(y_pred) == 0:
         return y_true, y_pred
+    if y_true.dtype.kind == "U" and _holds_integers(y_true):
+        return y_true, _as_text(y_pred)
+    if y_pred.dtype.kind == "U" and _holds_integers(y_pred):
+        return _as_text(y_true), y_pred
     raise TypeError(
         f"y_true holds {_kind_word(y_true)} (such as {y_true[0].item()!r}) but y_pred holds "
         f"{_kind_word(y_pred)} (such as {y_pred[0].item()!r}); use the same kind of label in both."
     )
+
+
+def _holds_integers(names: NDArray[Any]) -> bool:
+    """Whether some names are integers as Python writes them; "007" tells that digits are only part of a name."""
+    digits = names[np.strings.isdecimal(names)]
+    padded = np.strings.startswith(digits, "0") & (digits != "0")
+    return bool(len(digits)) and not padded.any()
+
+
+def _as_text(integers: NDArray[Any]) -> NDArray[Any]:
+    classes, position = np.unique(integers, return_inverse=True)
+    return np.array([str(label) for label in classes.tolist()])[position]
 
 
 def _kind_word(labels: NDArray[Any]) -> str:
@@ -121,6 +164,15 @@ def as_label(label: Any) -> Label:
     """A single label as a plain integer or string."""
     plain = label.item() if isinstance(label, np.generic) else label
     return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+
+def read_label(text: str) -> Label:
+    """The label that ``text`` writes: an integer if Python writes it so, else a name, as "007" or "²" is.
+
+    >>> read_label("-1"), read_label("007"), read_label("other")
+    (-1, '007', 'other')
+    """
+    return int(text) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else text
 
 
 def is_label(labels: NDArray[Any], label: Label) -> NDArray[np.bool_]:
@@ -145,6 +197,8 @@ def check_same_length(**arrays: NDArray[Any]) -> None:
 
 def require_samples(n_known: int, n_unknown: int, unknown_label: Label, *, unknown: bool = True) -> None:
     """Raise unless there are known (and, where the metric needs them, unknown) samples."""
+    if n_known + n_unknown == 0:
+        raise ValueError("there is no known sample, nor any other: y_true is empty, so the metric is undefined.")
     if n_known == 0:
         raise ValueError(
             f"there is no known sample: every y_true equals the unknown label {unknown_label!r}, so the "

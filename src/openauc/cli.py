@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
+import re
 import sys
 import warnings
 from typing import Any
@@ -10,7 +13,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from openauc.commands import learning, report, run, scoring, table
+from openauc.commands import listing, predict, report, run, scoring, table, train
+
+_OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
+"""Arguments of functions that an option names otherwise."""
+
+_LOOK_ALIKES = dict(zip("–−—─↑↓→≥≤×✓✗", "----^v>><xyn", strict=True))
+"""For a terminal that knows less than Unicode; of one column each, as tables need."""
 
 
 class _Commands(TyperGroup):
@@ -24,8 +33,28 @@ class _Commands(TyperGroup):
             except (ValueError, TypeError, OSError, ImportError) as error:
                 if os.environ.get("OPENAUC_TRACEBACK"):
                     raise
-                print(f"error: {error}", file=sys.stderr)
+                command = self.get_command(ctx, ctx.invoked_subcommand or "")
+                print(f"error: {_with_options(_sentence(error), command)}", file=sys.stderr)
                 ctx.exit(2)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+def _with_options(message: str, command: Any) -> str:
+    """``message`` with ``--unknown-label`` where it says ``unknown_label``, for every option of the command.
+
+    An argument of one word is also a word: it counts at the beginning only. Quoted names and files stay.
+    """
+    options = {p.name: p.opts[0] for p in getattr(command, "params", ()) if p.opts[0].startswith("--")}
+    options |= {argument: options[name] for argument, name in _OTHER_NAMES.items() if name in options}
+    for argument, option in options.items():
+        inside = rf"(?<![\w./'\"-]){argument}(?![\w/'\"-]|\.\w)"
+        message = re.sub(inside if "_" in argument else rf"^{argument}(?= )", option, message)
+    return message
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -45,12 +74,12 @@ app.command("evaluate")(scoring.evaluate)
 app.command("compare")(scoring.compare)
 app.command("audit")(scoring.audit)
 app.command("threshold")(scoring.threshold)
-app.command("train")(learning.train)
-app.command("predict")(learning.predict)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
 app.command("run")(run.run)
 app.command("table")(table.table)
 app.command("report")(report.report)
-app.command("list")(learning.list_)
+app.command("list")(listing.list_)
 
 
 @app.callback(invoke_without_command=True)
@@ -62,6 +91,17 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
+def _look_alike(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_LOOK_ALIKES.get(character, "?") for character in text), error.end
+
+
 def main() -> None:
     """Entry point of the ``openauc`` command."""
+    codecs.register_error("look-alike", _look_alike)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="look-alike")
     app()

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import os
-import re
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._files import atomic_write
+from openauc._columns import (
+    FORMATS,
+    Columns,
+    guess_arguments,
+    parse_cells,
+    read_columns,
+    read_numbers,
+    write_columns,
+)
+from openauc._files import PathLike
 from openauc._validation import Label
 
-FORMATS = (".npz", ".csv", ".parquet")
+__all__ = ["FORMATS", "MissingColumns", "Predictions", "read_columns", "write_columns"]
+
 _LOGIT_PREFIX = "logit_"
-PathLike = str | os.PathLike[str]
 
 
 class Predictions(NamedTuple):
@@ -54,7 +58,7 @@ class Predictions(NamedTuple):
 
         ``classes`` names the columns of ``logits``; without it a class is its column number.
         """
-        matrix = check.as_array(logits)
+        matrix = check.as_numbers("logits", check.as_array(logits))
         if matrix.ndim != 2 or matrix.shape[1] == 0:
             raise ValueError(f"logits has shape {matrix.shape}; expected (samples, classes).")
         names = np.arange(matrix.shape[1]) if classes is None else np.asarray(classes)
@@ -77,23 +81,7 @@ class Predictions(NamedTuple):
 
         ``extra`` holds further columns, one entry per sample, such as the group of each; :meth:`load` ignores them.
         """
-        checked = Predictions.of(*self)
-        suffix = _suffix(path)
-        columns = {**checked._asdict(), **{name: np.asarray(column) for name, column in (extra or {}).items()}}
-        check.check_same_length(**columns)
-        with atomic_write(path) as file:
-            if suffix == ".npz":
-                np.savez_compressed(file, **columns)
-            elif suffix == ".csv":
-                text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-                writer = csv.writer(text, lineterminator="\n")
-                writer.writerow(columns)
-                # tolist() widens float32 to float64, whose shortest decimal is exact.
-                writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-                text.detach()
-            else:
-                pyarrow, parquet = _pyarrow()
-                parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in columns.items()}), file)
+        write_columns(path, {**Predictions.of(*self)._asdict(), **(extra or {})})
 
     @classmethod
     def load(
@@ -110,144 +98,60 @@ class Predictions(NamedTuple):
 
         Instead of the last two the file may hold ``logits``: an (N, C) array in ``.npz`` (class names in an array
         ``classes``), a list column in ``.parquet``, or one column ``logit_NAME`` per class. ``lower_is_unknown``
-        says that the score of the file is a confidence, and flips it.
+        says that the score of the file is a confidence, and flips it. A CSV file may also be separated by semicolons
+        or tabs, with decimal commas; a warning says so.
+
+        Raises :class:`MissingColumns`, with the arguments that may fit, if the columns have other names.
         """
         columns = read_columns(path)
-        where = Path(path)
-        y_true = _column(columns, label_column, where)
-        if pred_column not in columns or score_column not in columns:
-            found = _logits(columns, logits_column)
-            if found is not None:
-                logits, names = found
-                predictions = cls.from_logits(y_true, logits, classes=names)
-                if pred_column in columns:
-                    predictions = cls.of(y_true, columns[pred_column], predictions.open_score)
-                elif score_column in columns:
-                    score = check.as_scores(score_column, columns[score_column])
-                    predictions = cls.of(y_true, predictions.y_pred, -score if lower_is_unknown else score)
-                return predictions
-        score = check.as_scores(score_column, _column(columns, score_column, where))
-        return cls.of(y_true, _column(columns, pred_column, where), -score if lower_is_unknown else score)
+        given = {"label_column": label_column, "pred_column": pred_column, "score_column": score_column}
+        absent = [role for role, name in given.items() if name not in columns]
+        logits = [logits_column] if logits_column in columns else [n for n in columns if n.startswith(_LOGIT_PREFIX)]
+        needed = [role for role in absent if role == "label_column" or not logits]
+        if needed:
+            raise MissingColumns(path, columns, given, needed)
+        y_true = columns[label_column]
+        if absent:
+            whole = logits_column in columns
+            matrix, classes = _whole_logits(columns, logits_column) if whole else _class_logits(columns, logits, path)
+            _, y_pred, score = cls.from_logits(y_true, matrix, classes=classes)
+        if pred_column in columns:
+            y_pred = columns[pred_column]
+        if score_column in columns:
+            score = read_numbers(columns, score_column, path)
+            score = -score if lower_is_unknown else score
+        return cls.of(y_true, y_pred, score)
 
 
-def _suffix(path: PathLike) -> str:
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise ValueError(f"{path} has the suffix {suffix!r}; expected one of {', '.join(FORMATS)}.")
-    return suffix
+class MissingColumns(ValueError):
+    """A file without the columns asked for: ``sentence`` tells what it has, ``guess`` the arguments that may fit."""
+
+    def __init__(self, path: PathLike, columns: Columns, given: Mapping[str, str], absent: Collection[str]) -> None:
+        names = [*map(repr, islice(columns, 20))]
+        more = [f"{len(columns) - 20} more"] if len(columns) > 20 else []
+        self.sentence = (
+            f"{path} has no column{'s' * (len(absent) > 1)} {', '.join(repr(given[role]) for role in absent)}; "
+            f"it has {', '.join(names + more) or 'none'}."
+        )
+        self.guess = guess_arguments(columns, given, absent)
+        if not self.guess.keys() >= set(absent):
+            self.sentence += (
+                " Expected y_true with y_pred and open_score, or y_true with logits; name yours with label_column, "
+                "pred_column, score_column."
+            )
+        likely = ", ".join(f"{name}={value!r}" for name, value in self.guess.items() if name != "unknown_label")
+        label = self.guess.get("unknown_label")
+        metrics = "" if label is None else f", and unknown_label={label!r} where the samples are evaluated"
+        super().__init__(f"{self.sentence} Likely: {likely}{metrics}." if likely else self.sentence)
 
 
-def _column(columns: Mapping[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
-    if name in columns:
-        return columns[name]
-    raise ValueError(
-        f"{path} has no column {name!r}; it has {', '.join(map(repr, columns)) or 'none'}. Expected y_true with "
-        "y_pred and open_score, or y_true with logits; name yours with --label-column, --pred-column, --score-column."
-    )
+def _whole_logits(columns: Columns, name: str) -> tuple[NDArray[Any], list[Label] | None]:
+    """A matrix of logits, and the names of its classes."""
+    classes = columns.get("classes")
+    return columns[name], None if classes is None else classes.tolist()
 
 
-def _logits(columns: Mapping[str, NDArray[Any]], name: str) -> tuple[NDArray[Any], Sequence[Label] | None] | None:
-    if name in columns:
-        names = columns.get("classes")
-        return columns[name], None if names is None else names.tolist()
-    single = [column for column in columns if column.startswith(_LOGIT_PREFIX)]
-    if not single:
-        return None
-    matrix = np.stack([check.as_scores(column, columns[column]) for column in single], axis=1)
-    names = _parse_labels([column.removeprefix(_LOGIT_PREFIX) for column in single])
-    return matrix, names.tolist()
-
-
-def read_columns(path: PathLike) -> dict[str, NDArray[Any]]:
-    """All columns (or arrays) of a prediction file, by name."""
-    suffix = _suffix(path)
-    file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}.")
-    reader = {".npz": _read_npz, ".csv": _read_csv, ".parquet": _read_parquet}[suffix]
-    return reader(file)
-
-
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    unreadable = f"{path} is not a readable .npz file; write it with numpy.savez"
-    if not zipfile.is_zipfile(path):  # numpy would take such a file for a pickle
-        raise ValueError(f"{unreadable}.")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except Exception as error:  # damaged archives fail in many ways, down to zlib
-        if "allow_pickle" in str(error):
-            raise ValueError(
-                f"{path} holds pickled objects, which are never loaded; save names as strings "
-                "(array.astype(str)) and numbers as numbers."
-            ) from None
-        raise ValueError(f"{unreadable} ({error}).") from None
-
-
-def _read_csv(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            lines = csv.reader(file)
-            rows = [(lines.line_num, row) for row in lines if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a readable CSV file in UTF-8 ({error}).") from None
-    if not rows:
-        raise ValueError(f"{path} is empty; expected a header line and one line per sample.")
-    header, body = [name.strip() for name in rows[0][1]], rows[1:]
-    for number, row in body:
-        if len(row) != len(header):
-            raise ValueError(f"{path}, line {number} has {len(row)} values but the header has {len(header)}.")
-    return {
-        name: _parse_column(name, [(number, row[i].strip()) for number, row in body], path)
-        for i, name in enumerate(header)
-    }
-
-
-def _parse_column(name: str, cells: list[tuple[int, str]], path: Path) -> NDArray[Any]:
-    for number, cell in cells:
-        if not cell:
-            raise ValueError(f"{path}, line {number}: column {name!r} is empty; every sample needs a value.")
-    return _parse_labels([cell for _, cell in cells])
-
-
-def _parse_labels(cells: list[str]) -> NDArray[Any]:
-    """Integers if all are, else numbers if all are, else names; "007" and "1_000" are names."""
-    text = np.array(cells, dtype=str)
-    if any(re.fullmatch(r"-?0\d+|.*_.*", cell) for cell in cells):
-        return text
-    for kind in (np.int64, np.float64):
-        try:
-            return text.astype(kind)
-        except (ValueError, OverflowError):
-            continue
-    return text
-
-
-def _read_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    pyarrow, parquet = _pyarrow()
-    try:
-        table = parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}).") from None
-    columns = {}
-    for name in table.column_names:
-        values = table.column(name).to_numpy()
-        if values.dtype == object and any(isinstance(row, np.ndarray) for row in values):
-            holes = [i for i, row in enumerate(values) if row is None]
-            if holes:
-                raise ValueError(f"{path}: column {name!r} is empty for sample {holes[0]}; every sample needs a value.")
-            widths = {len(row) for row in values}
-            if len(widths) != 1:
-                raise ValueError(f"{path}: the rows of column {name!r} have different lengths {sorted(widths)}.")
-            values = np.stack(values.tolist())
-        columns[name] = values
-    return columns
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError("Parquet files need pyarrow: pip install 'openauc[parquet]', or use .npz or .csv.") from None
-    return pyarrow, pyarrow.parquet
+def _class_logits(columns: Columns, names: Sequence[str], path: PathLike) -> tuple[NDArray[Any], list[Label]]:
+    """The same from one column of logits per class."""
+    matrix = np.stack([read_numbers(columns, name, path) for name in names], axis=1)
+    return matrix, parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in names]).tolist()

@@ -196,8 +196,53 @@ def test_pool_interruption_of_a_worker_ends_everything() -> None:
 
 
 def test_pool_work_that_no_worker_can_load() -> None:
-    with pytest.raises(RuntimeError, match="could not start"):
+    with pytest.raises(ChildProcessError, match="could not start"):
         list(process_pool(1)(Unloadable(), [job(0), job(1)]))
+
+
+class KillsItsReaders:
+    """Work that kills the first processes that load it, one for each file that it finds in a folder."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder = folder
+        for i in range(count):
+            (folder / str(i)).touch()
+
+    def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+        return killed_or_nothing, (str(self.folder),)
+
+
+def killed_or_nothing(folder: str) -> object:
+    for file in Path(folder).iterdir():
+        file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return nothing
+
+
+def test_pool_death_at_the_start_costs_one_job(tmp_path: Path) -> None:
+    work = KillsItsReaders(tmp_path, 2)
+    errors = [outcome.results[0].error for outcome in process_pool(1)(work, [job(i) for i in range(4)])]
+    assert errors[2:] == [None, None]
+    for error in errors[:2]:
+        assert error.startswith("the worker process died at its start (signal 9, SIGKILL); the trial can be retried.")
+
+
+def test_pool_gives_up_when_workers_keep_dying_at_the_start(tmp_path: Path) -> None:
+    outcomes = process_pool(1)(KillsItsReaders(tmp_path, 10), (job(i) for i in range(10)))
+    assert [next(outcomes).results[0].error is None for _ in range(2)] == [False, False]
+    with pytest.raises(
+        ChildProcessError, match="no worker process can start: 3 times in a row, the worker process died"
+    ):
+        next(outcomes)
+    assert len(list(tmp_path.iterdir())) == 7
+
+
+def test_pool_without_a_guarded_main_says_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER.replace('if __name__ == "__main__":', "if True:"))
+    ended = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert 'must do so below `if __name__ == "__main__":`' in ended.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("workers", "threads", "expected"), [(2, None, max(1, cores() // 2)), (1, 1, 1)])
@@ -259,6 +304,56 @@ def test_no_worker_outlives_its_driver(tmp_path: Path, number: signal.Signals) -
     while any(Path("/proc", trace.name).exists() for trace in workers) and time.monotonic() < end:
         time.sleep(0.05)
     assert not [trace.name for trace in workers if Path("/proc", trace.name).exists()]
+
+
+SLOW_START = """
+import os, signal, sys, time
+from pathlib import Path
+from openauc.bench.executors import process_pool
+from openauc.bench.trial import Job, TrialSpec
+
+def never(job):
+    raise RuntimeError("a worker has begun")
+
+def stop(number, frame):
+    time.sleep(1)  # in which a worker could say something
+    raise KeyboardInterrupt
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, stop)
+    try:
+        list(process_pool(2)(never, [Job((TrialSpec.of("digits", 0, "softmax", seed=i),)) for i in range(2)]))
+    except KeyboardInterrupt:
+        sys.exit("stopped")
+else:
+    Path(sys.argv[1], str(os.getpid())).touch()
+    time.sleep(30)
+"""
+
+
+def children(process: int) -> list[int]:
+    """Worker processes, in whatever state."""
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("moment", ["first process", "both processes", "loading"])
+def test_ctrl_c_at_the_start_is_the_drivers_alone(tmp_path: Path, moment: str) -> None:
+    script, traces = tmp_path / "driver.py", tmp_path / "traces"
+    script.write_text(SLOW_START)
+    traces.mkdir()
+    driver = subprocess.Popen([sys.executable, script, traces], stderr=subprocess.PIPE, text=True, process_group=0)
+    end = time.monotonic() + 60
+    reached = {
+        "first process": lambda: len(children(driver.pid)) >= 1,
+        "both processes": lambda: len(children(driver.pid)) == 2,
+        "loading": lambda: len(list(traces.iterdir())) == 2,
+    }
+    while not reached[moment]() and time.monotonic() < end:
+        time.sleep(0.001)
+    os.killpg(driver.pid, signal.SIGINT)
+    assert driver.communicate(timeout=20)[1] == "stopped\n"
+    assert driver.returncode == 1
 
 
 def trains_or_waits_for_it(item: Job) -> Outcome:

@@ -14,13 +14,15 @@ import pytest
 
 from bench.trials import tiny
 from openauc import Predictions, evaluate
+from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, WEIGHTS
 from openauc.bench.executors import in_process
 from openauc.bench.runner import run, run_job, run_trial
-from openauc.bench.store import PREDICTIONS, Store
+from openauc.bench.store import Store
+from openauc.bench.summary import summarise
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.protocols import PROTOCOLS
-from openauc.training.loop import CHECKPOINT, LOG, WEIGHTS, TrainingInterrupted
+from openauc.training.loop import TrainingInterrupted
 
 
 class Recorder:
@@ -85,6 +87,40 @@ def test_an_error_is_a_result(tmp_path: Path) -> None:
     assert "no_such_option" in result.error.splitlines()[0]
     assert "Traceback" in result.error
     assert result.metrics == {}
+
+
+def test_the_file_of_a_protocol_can_be_benchmarked(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    split = {"known": [0, 1, 2], "unknown": [3, 4]}
+    file.write_text(json.dumps({"source": "digits", "image_size": 8, "width": 2, "splits": [split]}))
+    one, two = (TrialSpec.of(str(file), 0, "softmax", epochs=1, seed=seed, train_images=60) for seed in (0, 1))
+    (result,) = run([one], out=tmp_path / "store")
+    assert result.error is None
+    assert summarise([result]).columns[0].label == "mine"
+    file.write_text(file.read_text().replace("[3, 4]", "[3]"))
+    found = run([one, two], out=tmp_path / "store")
+    assert found[0] == result
+    assert "mine.json has changed since this trial was planned" in (found[1].error or "")
+
+
+def test_one_training_serves_many_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = [tiny(score=score) for score in (None, "energy", "mahalanobis")] + [tiny("ce_plus")]
+    results = run(specs[:2], out=tmp_path, keep_features=True)
+    store = Store(tmp_path)
+    log = (store.folder(specs[0]) / LOG).read_bytes()
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a second training, or a second pass over the images")
+
+    monkeypatch.setattr("openauc.bench.runner.train", forbidden)
+    monkeypatch.setattr("openauc.bench.runner.embed", forbidden)
+    results = run(specs, out=tmp_path)
+    assert [result.error for result in results] == [None] * 4
+    assert len({result.metrics["openauc"] for result in results}) == 4
+    assert len({result.metrics["closed_set_accuracy"] for result in results}) == 1
+    for spec in specs:
+        assert (store.folder(spec) / LOG).read_bytes() == log
+        assert (store.folder(spec) / WEIGHTS).is_file()
 
 
 def test_a_run_does_only_what_is_missing(tmp_path: Path) -> None:

@@ -6,15 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from openauc._trial_files import RESULT, SPEC
 from openauc.bench import store as module
-from openauc.bench.store import RESULT, SPEC, Claims, Store
+from openauc.bench.store import GATE, Claims, Store
 from openauc.bench.trial import TrialResult, TrialSpec
+
+from .trials import tiny
 
 ONE = TrialSpec.of("digits", 0, "softmax", epochs=1)
 TWO = replace(ONE, split=1)
@@ -58,14 +64,124 @@ def test_a_file_is_not_a_store(tmp_path: Path) -> None:
         Store(tmp_path / "file")
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+DAMAGE = {
+    "empty": "",
+    "half": '{"spec": {"protocol": "dig',
+    "list": "[1, 2]",
+    "nothing in it": "{}",
+    "nested": "[" * 100_000,
+    "bytes": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_result_is_a_failed_one(content: str | bytes, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for spec in (ONE, TWO):
+        store.open(spec)
+        store.save(TrialResult(spec=spec, metrics={"openauc": 0.5}))
+    file = store.folder(ONE) / RESULT
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    errors = {result.spec.id: result.error for result in store.results()}
+    assert errors[TWO.id] is None
+    error = errors[ONE.id] or ""
+    assert error.startswith(f"{file} is ")
+    assert error.endswith("`openauc run` with --retry-failed runs this trial again.")
+    assert "\n" not in error
+    assert store.result(ONE) == TrialResult(spec=ONE, error=error)
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        ({"metrics": {"openauc": "high"}}, "metrics is {'openauc': 'high'}"),
+        ({"metrics": [0.5]}, "metrics is"),
+        ({"groups": {"easy": 0.5}}, "groups is"),
+        ({"intervals": {"openauc": [0.5]}}, "not enough values"),
+        ({"intervals": None}, "no attribute 'items'"),
+        ({"predictions": 3}, "predictions is 3"),
+        ({"environment": {"python": None}}, "environment is"),
+        ({"seconds": "long"}, "seconds is 'long'"),
+        ({"error": ["none"]}, "error is"),
+        ({"more": 1}, "unexpected keyword argument 'more'"),
+        ({"spec": {}}, "it lacks 'recipe'"),
+        ({"spec": {**ONE.to_dict(), "train_images": "all"}}, "train_images is 'all'"),
+        ({"spec": {**ONE.to_dict(), "method": "../../../x"}}, "cannot be the name of a folder"),
+        ({"spec": {**ONE.to_dict(), "method_args": {"lam": float("nan")}}}, "not JSON compliant"),
+    ],
+)
+def test_a_result_of_the_wrong_shape_is_a_failed_one(damage: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open(ONE)
+    store.save(TrialResult(spec=ONE))
+    file = store.folder(ONE) / RESULT
+    file.write_text(json.dumps({**TrialResult(spec=ONE).to_dict(), **damage}))
+    (result,) = store.results()
+    assert result.spec == ONE
+    assert result.error is not None
+    assert result.error.startswith(f"{file} is damaged (")
+    assert complaint in result.error
+
+
+def test_whose_a_damaged_result_was_is_also_known_from_the_plan(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save(TrialResult(spec=ONE))
+    (store.folder(ONE) / RESULT).write_text("{")
+    with pytest.warns(UserWarning, match="nothing tells whose it was; delete its folder"):
+        assert store.results() == []
+    (store.folder(ONE) / SPEC).write_text("[]")
+    store.plan([TWO, ONE])
+    assert [result.spec for result in store.results()] == [ONE]
+
+
+def test_a_result_that_speaks_of_another_trial_is_a_failed_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open(ONE)
+    store.save(TrialResult(spec=ONE))
+    file = store.folder(ONE) / RESULT
+    file.write_text(json.dumps(TrialResult(spec=TWO, metrics={"openauc": 1.0}).to_dict()))
+    error = f"{file} is damaged (it speaks of {TWO.id}); `openauc run` with --retry-failed runs this trial again."
+    assert store.result(ONE) == TrialResult(spec=ONE, error=error)
+    assert store.results() == [store.result(ONE)]
+    (store.folder(ONE) / SPEC).unlink()
+    store.folder(ONE).rename(store.trials / "mine")
+    assert [result.spec for result in store.results()] == [TWO]  # nobody knows better
+
+
+def test_a_damaged_plan_is_named_and_left_out(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.plan([ONE])
-    store.save(TrialResult(spec=ONE))
-    for file, read in ((store.folder(ONE) / RESULT, store.results), (next(tmp_path.glob("plans/*")), store.planned)):
-        file.write_text("{")
-        with pytest.raises(ValueError, match=f"{file.name} is not JSON"):
-            read()
+    (file,) = tmp_path.glob("plans/*")
+    store.plan([TWO])
+    for content, complaint in (("{", "is not JSON"), ("3", "is damaged"), ('[{"seed": 1}]', "it lacks 'recipe'")):
+        file.write_text(content)
+        with pytest.warns(UserWarning, match=f"{file.name} .*{complaint}.*; delete it"):
+            assert store.planned() == [TWO]
+
+
+def test_a_damaged_result_is_run_again_with_the_failed_ones(tmp_path: Path) -> None:
+    from openauc.bench.runner import run  # not above: the processes of these tests need no torch
+
+    spec = tiny(epochs=1)
+    (first,) = run([spec], out=tmp_path)
+    (Store(tmp_path).folder(spec) / RESULT).write_text("{")
+    (damaged,) = run([spec], out=tmp_path)
+    assert "--retry-failed runs this trial again" in (damaged.error or "")
+    (again,) = run([spec], out=tmp_path, retry_failed=True)
+    assert again.metrics == first.metrics
+
+
+def test_predictions_are_in_the_folder_of_their_trial(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for said in (f"trials/{ONE.id}/p.csv", "../p.csv", "../../../p.csv", str(tmp_path / "p.csv"), "p.csv"):
+        assert store.predictions(TrialResult(spec=ONE, predictions=said)) == store.folder(ONE) / "p.csv"
+    for said in (None, "", "..", "../..", "."):
+        assert store.predictions(TrialResult(spec=ONE, predictions=said)) is None
+
+
+def test_no_trial_has_a_folder_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a folder"):
+        Store(tmp_path).folder(replace(ONE, method="../x"))
 
 
 def test_a_folder_says_what_it_is_for(tmp_path: Path) -> None:
@@ -94,21 +210,105 @@ def test_a_claim_excludes_others_until_released(tmp_path: Path) -> None:
         one.release("a")
         assert other.owner_of("a") is None
         assert other.take("a")
-    assert [file for file in (tmp_path / "claims").iterdir() if file.suffix == ".json"] == []
+        assert not one.take("b")
+        (tmp_path / "claims" / GATE).unlink()
+    assert not (tmp_path / "claims").exists()
 
 
-def _take_all(folder: str, start: float, queue: "multiprocessing.Queue[list[str]]") -> None:
-    time.sleep(max(0.0, start - time.time()))
+@pytest.mark.parametrize("content", ["", '{"host": "her', "[]", "3", '{"host": "here"}', "[" * 100_000])
+def test_a_claim_that_cannot_be_read_is_taken_over(content: str, tmp_path: Path) -> None:
+    with Claims(tmp_path) as owner, Claims(tmp_path) as claims:
+        assert owner.take("a")
+        (tmp_path / "a.json").write_text(content)
+        assert not owner.holds("a")
+        assert claims.owner_of("a") is None
+        assert claims.take("a")
+        assert claims.holds("a")
+        owner.release("a")
+        assert claims.holds("a")
+
+
+def test_a_claim_with_an_odd_process_number_is_taken_over(tmp_path: Path) -> None:
+    with Claims(tmp_path) as claims:
+        (tmp_path / "a.json").write_text(json.dumps({**claims.owner, "pid": "self", "token": "x"}))
+        assert claims.take("a")
+
+
+def test_the_folder_of_claims_goes_with_the_last_runner(tmp_path: Path) -> None:
+    folder = tmp_path / "claims"
+    with Claims(folder) as one:
+        with Claims(folder) as other:
+            assert one.take("a")
+            assert not other.take("a")
+        assert one.holds("a")
+        one.release("a")
+    assert not folder.exists()
+    with Claims(folder) as one:
+        assert one.take("a")
+    assert not folder.exists()
+
+
+def test_whoever_waits_at_a_gate_that_was_removed_goes_to_the_new_one(tmp_path: Path) -> None:
+    first, waiting, second = (Claims(tmp_path) for _ in range(3))
+    inside = threading.Event()
+
+    def enter() -> None:
+        with waiting._gate():
+            inside.set()
+
+    thread = threading.Thread(target=enter)
+    with ExitStack() as new:
+        with first._gate():
+            thread.start()
+            time.sleep(0.2)  # until it stands at the gate
+            (tmp_path / GATE).unlink()
+            new.enter_context(second._gate())
+        assert not inside.wait(0.2)
+    assert inside.wait(10)
+    thread.join()
+
+
+def _come_and_go(folder: str, rounds: int, queue: "multiprocessing.Queue[int]") -> None:
+    """Take one claim again and again; a file that must not be there yet tells when two runners have it."""
+    taken = 0
+    for i in range(rounds):
+        with Claims(Path(folder, "claims")) as claims:
+            if i % 5 == 0:  # what a killed runner leaves, for the gate to be used
+                with suppress(FileNotFoundError, FileExistsError):
+                    os.link(Path(folder, "dead.json"), Path(folder, "claims", "a.json"))
+            if claims.take("a"):
+                with Path(folder, "inside").open("x"):
+                    taken += 1
+                Path(folder, "inside").unlink()
+    queue.put(taken)
+
+
+def test_runners_that_come_and_go_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (tmp_path / "dead.json").write_text("")
+    context = multiprocessing.get_context("spawn")
+    queue: multiprocessing.Queue[int] = context.Queue()
+    runners = [context.Process(target=_come_and_go, args=(str(tmp_path), 150, queue)) for _ in range(3)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join()
+    assert [runner.exitcode for runner in runners] == [0, 0, 0]
+    assert sum(queue.get() for _ in runners) > 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dead.json"]
+
+
+def _take_all(folder: str, together: Any, queue: "multiprocessing.Queue[list[str]]") -> None:
+    together.wait(60)
     with Claims(Path(folder)) as claims:
         queue.put([key for key in map(str, range(200)) if claims.take(key)])
-        time.sleep(2)
+        together.wait(60)  # nobody gives its claims up before all have looked for theirs
 
 
 def test_runners_racing_for_the_same_trials_share_them_out(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue: multiprocessing.Queue[list[str]] = context.Queue()
-    start = time.time() + 2
-    racers = [context.Process(target=_take_all, args=(str(tmp_path), start, queue)) for _ in range(3)]
+    together = context.Barrier(3)
+    racers = [context.Process(target=_take_all, args=(str(tmp_path), together, queue)) for _ in range(3)]
     for racer in racers:
         racer.start()
     taken = [key for _ in racers for key in queue.get(timeout=60)]

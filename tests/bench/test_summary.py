@@ -15,7 +15,7 @@ from scipy import stats
 from openauc.bench.summary import Cell, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.bench.variants import MEAN, Column
-from openauc.training.recipe import recipe_for
+from openauc.methods import recipe_for
 from openauc.uncertainty import holm
 
 BUDGET: dict[str, Any] = {"recipe": "plus", "epochs": 12, "width": 16, "train_images": 8000}
@@ -40,9 +40,6 @@ def labels(summary: Summary) -> list[str]:
 
 def failed(of: TrialSpec, error: str = "RuntimeError: out of memory\n\nTraceback") -> TrialResult:
     return TrialResult(spec=of, error=error)
-
-
-# --- one cell -------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.floats(0.5, 1), min_size=5, max_size=5), st.sampled_from([0.8, 0.95]))
@@ -97,6 +94,30 @@ def test_failed_and_missing_trials_are_counted() -> None:
     assert f"{planned[2].id}: RuntimeError: out of memory" in summary.notes
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), None])
+def test_a_value_that_is_no_finite_number_counts_as_missing(odd: float | None) -> None:
+    results = row([0.8, 0.9, 0.7])
+    metrics = {"auroc": 0.5} if odd is None else {"openauc": odd}
+    summary = summarise([*results[:2], replace(results[2], metrics=metrics)])
+    cell = summary.cell("softmax", "mnist")
+    assert (cell.mean, cell.n_trials, cell.failed, cell.missing) == (pytest.approx(0.85), 2, 0, 1)
+    (note,) = [note for note in summary.notes if "counts as missing" in note]
+    assert note.startswith(f"{results[2].spec.id}: openauc is missing or not a finite number")
+    json.dumps(summary.to_dict(), allow_nan=False)
+
+
+def test_a_group_without_a_value_counts_as_missing() -> None:
+    trials = [
+        TrialResult(spec=spec(split=split), metrics={"openauc": 0.9}, groups={"easy": easy})
+        for split, easy in enumerate([{"openauc": 0.8}, {"openauc": float("nan")}, {}])
+    ]
+    summary = summarise(trials)
+    easy = summary.cell("softmax", "mnist", group="easy")
+    assert (easy.mean, easy.n_trials, easy.missing) == (0.8, 1, 2)
+    assert summary.cell("softmax", "mnist").n_trials == 3
+    assert any(note.startswith(f"{trials[1].spec.id} and 1 more: openauc is missing") for note in summary.notes)
+
+
 def test_a_row_of_failures_is_still_a_row() -> None:
     summary = summarise([*row([0.8, 0.9]), failed(spec("rpl"))])
     cell = summary.cell("rpl", "mnist")
@@ -111,12 +132,10 @@ def test_many_errors_are_told_by_kind() -> None:
     assert "no message" in " ".join(summarise([failed(spec(), " \n")]).notes)
 
 
-# --- rows -----------------------------------------------------------------------------------------------
-
-
 def test_rows_are_in_the_papers_order_and_labels_are_as_short_as_they_can_be() -> None:
-    names = ("my.method", "openauc", "softmax", "ce_plus")
-    assert labels(summarise(result(0.9, name) for name in names)) == ["softmax", "ce_plus", "openauc", "my.method"]
+    found = [result(0.9, name) for name in ("openauc", "softmax", "ce_plus")]
+    found.insert(0, replace(found[0], spec=replace(found[0].spec, method="my.method")))
+    assert labels(summarise(found)) == ["softmax", "ce_plus", "openauc", "my.method"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +150,11 @@ def test_rows_are_in_the_papers_order_and_labels_are_as_short_as_they_can_be() -
         ([{"epochs": 24}, {}], ["openauc (12 epochs)", "openauc (24 epochs)"]),
         ([{"width": None}, {}], ["openauc (published width)", "openauc (width 16)"]),
         ([{"train_images": None}, {}], ["openauc (8,000 training images)", "openauc (all training images)"]),
-        ([{"backbone": "vgg32_abn"}, {}], ["openauc", "openauc (vgg32_abn)"]),
+        ([{"backbone": "vgg32_abn"}, {}], ["openauc (vgg32)", "openauc (vgg32_abn)"]),
+        ([{"score": "energy"}, {}], ["openauc", "openauc (score energy)"]),
+        ([{"balanced": True}, {}], ["openauc", "openauc (balanced test part)"]),
+        ([{"precision": "bf16"}, {}], ["openauc", "openauc (bf16)"]),
+        ([{"compile": True}, {}], ["openauc", "openauc (compiled)"]),
         ([{"weights": "w.safetensors"}, {}], ["openauc", "openauc (weights w.safetensors)"]),
         ([{"validation": 0.1}, {}], ["openauc", "openauc (0.1 of the training part held out)"]),
         (
@@ -165,21 +188,23 @@ def test_a_budget_that_follows_from_the_recipe_is_a_note() -> None:
     published = {"recipe": None, "epochs": None}
     summary = summarise([result(0.9, "softmax", **published), result(0.9, "openauc", **published)])
     assert labels(summary) == ["softmax (plain)", "openauc (plus)"]
-    assert "Trained with 100 epochs (plain), 600 epochs (plus), width 16, 8,000 training images." in summary.notes
+    assert (
+        "Trained with 100 epochs (plain), 600 epochs (plus), width 16, 8,000 training images, vgg32." in summary.notes
+    )
 
 
 def test_a_budget_that_follows_from_the_protocol_is_a_note() -> None:
     summary = summarise([result(0.9), result(0.9, protocol="cifar10", epochs=24)])
     assert labels(summary) == ["softmax"]
     budget = "recipe plus, 12 epochs (mnist), 24 epochs (cifar10), width 16, 8,000 training images"
-    assert f"Trained with {budget}." in summary.notes
+    assert f"Trained with {budget}, vgg32." in summary.notes
 
 
 def test_options_that_all_trials_of_a_method_share_are_a_note() -> None:
     options = {"generator_width": 32, "discriminator_width": 8}
     summary = summarise([result(0.9), result(0.9, "arpl_cs", method_args=options)])
     assert labels(summary) == ["softmax", "arpl_cs"]
-    assert "arpl_cs: discriminator_width=8, generator_width=32." in summary.notes
+    assert "arpl_cs: discriminator_width=8, generator_width=32, vgg32_abn." in summary.notes
 
 
 def test_what_all_methods_share_beside_the_budget_is_said_once() -> None:
@@ -187,7 +212,7 @@ def test_what_all_methods_share_beside_the_budget_is_said_once() -> None:
     changed = {"recipe": recipe, "epochs": None}
     options = {"lam": 0.1}
     notes = summarise([result(0.9, **changed), result(0.9, "openauc", method_args=options, **changed)]).notes
-    assert "Trained with recipe plain, 12 epochs, width 16, 8,000 training images, momentum=0.5." in notes
+    assert "Trained with recipe plain, 12 epochs, width 16, 8,000 training images, momentum=0.5, vgg32." in notes
     assert "openauc: lam=0.1." in notes
     other = result(0.9, "gcpl", weights="w.safetensors", **changed)
     assert "gcpl: weights w.safetensors." in summarise([result(0.9, **changed), other]).notes
@@ -205,9 +230,6 @@ def test_recipes_of_a_protocol_do_not_split_a_row() -> None:
     protocols = ("mnist", "svhn", "cifar10", "tinyimagenet")
     summary = summarise(result(0.9, "arpl", 0, name, **published) for name in protocols)
     assert labels(summary) == ["arpl"]
-
-
-# --- columns --------------------------------------------------------------------------------------------
 
 
 def test_columns_follow_the_list_of_protocols_and_end_in_the_mean() -> None:
@@ -268,9 +290,6 @@ def test_the_papers_value_and_the_difference() -> None:
     assert summarise(row([0.85], "openauc", "digits")).cell("openauc", "digits").paper_difference is None
 
 
-# --- marks ----------------------------------------------------------------------------------------------
-
-
 def ranks(summary: Summary, protocol: str = "mnist") -> dict[str, int | None]:
     return {label: summary.cell(label, protocol).rank for label in labels(summary)}
 
@@ -293,9 +312,6 @@ def test_a_row_without_all_splits_gets_no_mark() -> None:
 
 def test_a_single_row_is_not_the_best_of_anything() -> None:
     assert ranks(summarise(row([0.9, 0.8]))) == {"softmax": None}
-
-
-# --- comparison -----------------------------------------------------------------------------------------
 
 
 def test_paired_comparison_with_the_baseline() -> None:
@@ -358,9 +374,6 @@ def test_the_baseline_is_a_label_or_a_method_with_one_row() -> None:
         summarise(results, baseline="ce_plsu")
 
 
-# --- the whole ------------------------------------------------------------------------------------------
-
-
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="no result to summarise"):
         summarise([])
@@ -368,11 +381,8 @@ def test_refusals() -> None:
         summarise(row([0.9]), metric="opnauc")
     with pytest.raises(ValueError, match="level is 95"):
         summarise(row([0.9]), level=95)
-    with pytest.raises(ValueError, match=r"has no 'auroc'; recompute"):
+    with pytest.raises(ValueError, match="no trial has 'auroc'; compute it from the stored predictions"):
         summarise(row([0.9]), metric="auroc")
-    trial = TrialResult(spec=spec(), metrics={"openauc": 0.9, "auroc": 0.9}, groups={"easy": {"openauc": 0.9}})
-    with pytest.raises(ValueError, match=r"has no 'auroc' for group 'easy'"):
-        summarise([trial], metric="auroc")
 
 
 def test_notes_name_environments_and_say_if_there_are_several_commits() -> None:

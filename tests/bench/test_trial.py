@@ -1,14 +1,16 @@
 """Specs and results: identity, round trips, refusals."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
-from openauc.training.recipe import recipe_for
+from openauc.methods import recipe_for
 
 SPEC = TrialSpec.of("digits", 0, "openauc", method_args={"lam": 0.2, "cut": "features"}, epochs=3, width=4)
 
@@ -38,6 +40,8 @@ def test_truth_values_are_not_numbers() -> None:
         {"train_images": 100},
         {"backbone": "vgg32_abn"},
         {"weights": "file.pth"},
+        {"precision": "bf16"},
+        {"compile": True},
         {"validation": 0.1},
         {"pseudo_unknown": 1},
         {"recipe": recipe_for("plus", "digits", epochs=4)},
@@ -52,7 +56,58 @@ def test_every_field_counts(change: dict) -> None:
 def test_the_id_is_readable_and_stable() -> None:
     assert SPEC.id == "digits-0-openauc-s0-" + SPEC.id.rpartition("-")[2]
     # Ids name folders of old stores: this one must never change.
-    assert TrialSpec.of("digits", 0, "softmax").id == "digits-0-softmax-s0-d2673f47f3"
+    assert TrialSpec.of("digits", 0, "softmax", recipe="plain", width=None).id == "digits-0-softmax-s0-d2673f47f3"
+
+
+@pytest.mark.parametrize("change", [{"score": "energy"}, {"balanced": True}])
+def test_score_and_balance_are_no_part_of_the_training(change: dict) -> None:
+    changed = replace(SPEC, **change)
+    assert changed.id != SPEC.id
+    assert changed.training_id == SPEC.training_id
+
+
+def test_methods_that_differ_in_their_score_share_a_training() -> None:
+    for one, other in (("softmax", "ce_plus"), ("arpl", "arpl_plus")):
+        first, second = (TrialSpec.of("digits", 0, method) for method in (one, other))
+        assert first.training_id == second.training_id
+        assert first.id != second.id
+        # The published recipes tell them apart.
+        published = [TrialSpec.of("cifar10", 0, method).training_id for method in (one, other)]
+        assert published[0] != published[1]
+
+
+class TestProtocolFile:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        file = tmp_path / "mine.json"
+        split = {"known": [0, 1, 2], "unknown": [3]}
+        file.write_text(json.dumps({"source": "digits", "image_size": 8, "width": 4, "splits": [split]}))
+        return file
+
+    def test_is_a_protocol_like_any_other(self, file: Path) -> None:
+        spec = TrialSpec.of(str(file), 0, "softmax", epochs=3)
+        assert spec.id.startswith("mine-0-softmax-s0-")
+        assert (spec.width, spec.recipe.image_size) == (4, 8)
+        assert TrialSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+        assert spec.open_protocol().splits[0].known == (0, 1, 2)
+        with pytest.raises(ValueError, match="has no split 1; it has 0 to 0"):
+            TrialSpec.of(str(file), 1, "softmax")
+
+    def test_is_known_by_its_content_and_not_by_its_place(self, file: Path, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        moved = Path(shutil.copy(file, tmp_path / "elsewhere"))
+        one, other = (TrialSpec.of(str(place), 0, "softmax", epochs=3) for place in (file, moved))
+        assert (one.id, one.training_id) == (other.id, other.training_id)
+
+    def test_a_changed_file_is_refused(self, file: Path) -> None:
+        spec = TrialSpec.of(str(file), 0, "softmax", epochs=3)
+        file.write_text(file.read_text().replace("[3]", "[3, 4]"))
+        with pytest.raises(ValueError, match="has changed since this trial was planned"):
+            spec.open_protocol()
+        assert TrialSpec.of(str(file), 0, "softmax", epochs=3).id != spec.id
+        file.unlink()
+        with pytest.raises(FileNotFoundError, match="there is no protocol file"):
+            spec.open_protocol()
 
 
 def test_order_of_options_does_not_matter() -> None:
@@ -75,7 +130,7 @@ def test_round_trips_through_json() -> None:
         groups={"easy": {"openauc": 0.7}},
         n_known=3,
         n_unknown=4,
-        predictions="trials/x/predictions.parquet",
+        predictions="predictions.parquet",
         seconds=1.5,
         environment={"python": "3"},
     )
@@ -104,6 +159,9 @@ def test_the_published_recipe_and_backbone_are_filled_in() -> None:
         (("digits", 5, "openauc"), {}, ValueError, "has 0 to 4"),
         (("digits", 0, "openauc"), {"seed": -1}, ValueError, "seed is -1"),
         (("digits", 0, "openauc"), {"validation": 1.0}, ValueError, "validation"),
+        (("digits", 0, "openauc"), {"score": "max_logits"}, ValueError, "Did you mean 'max_logit'"),
+        (("digits", 0, "openauc"), {"precision": "fp8"}, ValueError, "precision is 'fp8'"),
+        (("digits", 0, "openauc"), {"recipe": "pluss"}, ValueError, "Did you mean 'plus'"),
         (("digits", 0, "openauc"), {"method_args": {"cut": ["a"]}}, TypeError, "plain data"),
         (("digits", 0, "openauc"), {"recipe": SPEC.recipe, "epochs": 2}, ValueError, "already has its epochs"),
     ],

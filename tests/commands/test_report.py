@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,40 @@ def test_errors_are_one_sentence(file: Path, tmp_path: Path) -> None:
         names.write_bytes(text)
         assert message in run(file, "--class-names", names, code=2)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_options_of_the_metrics_reach_the_page(file: Path, tmp_path: Path) -> None:
+    tied, page = tmp_path / "tied.npz", tmp_path / "page.html"
+    Predictions.of([0, 1, -1, -1], [0, 1, 0, 1], [1.0, 1.0, 1.0, 1.0]).save(tied)
+    options = ("--replicates", "20", "--report", str(page))
+    for ties, value in ((), "50.0"), (("--ties", "strict", "--max-ofpr", "0.1"), "0.0"):
+        result = CliRunner().invoke(app, ["evaluate", str(tied), *options, *ties])
+        assert result.exit_code == 0, result.output
+        assert f"tied reaches an OpenAUC of {value}\u00a0%" in page.read_text()
+        assert ("partial OpenAUC, OFPR &lt;= 0.1" in page.read_text()) == bool(ties)
+
+
+def test_a_page_goes_through_links_and_pipes(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
+    run(file, "-o", tmp_path / "link.html", "--replicates", 20)
+    assert (tmp_path / "link.html").is_symlink()
+    assert "<!doctype html>" in (tmp_path / "real.html").read_text()
+    command = [sys.executable, "-c", "from openauc.cli import main; main()", "report", file, "-o", "/dev/stdout"]
+    found = subprocess.run([*command, "--replicates", "20"], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("<!doctype html>")
+    assert found.stdout.rstrip().endswith("</html>")
+    assert found.stderr == "wrote /dev/stdout\n"
+    assert run(file, "-o", "/dev/full", "--replicates", 20, code=2) == "error: /dev/full: No space left on device.\n"
+
+
+def test_names_are_no_markup(file: Path, tmp_path: Path) -> None:
+    named = tmp_path / "exp[lr=0.1]<b>.npz"
+    Predictions.load(file).save(named)
+    run(named, "-o", tmp_path / "page.html", "--replicates", 20)
+    assert data_in(tmp_path / "page.html")["models"][0]["name"] == "exp[lr=0.1]<b>"
+    assert "exp[lr=0.1]&lt;b&gt; reaches" in (tmp_path / "page.html").read_text()
+    shown = CliRunner().invoke(app, ["report", "--help"]).stdout
+    assert "{label: name} or [name, ...]" in " ".join(shown.replace("│", " ").split())
 
 
 def test_evaluate_writes_the_same_page(file: Path, tmp_path: Path) -> None:

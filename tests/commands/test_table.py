@@ -210,3 +210,40 @@ def test_predictions_that_are_gone_are_named(store: Store) -> None:
     store.save(result)
     (store.folder(trial) / "predictions.parquet").unlink()
     assert "there is no file" in run(store.root, "-m", "auroc", code=2)
+
+
+def test_predictions_are_read_from_the_store_alone(store: Store) -> None:
+    trial = spec("softmax", 0)
+    result = store.result(trial)
+    assert result is not None
+    predictions(0, 1.0).save(store.root / "elsewhere.parquet")
+    store.save(replace(result, predictions="elsewhere.parquet"))
+    said = run(store.root, "-m", "auroc", code=2)
+    assert f"there is no file {store.folder(trial) / 'elsewhere.parquet'}" in said
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"metrics": 3}'])
+def test_a_damaged_result_does_not_stop_the_others(store: Store, content: str) -> None:
+    file = store.folder(spec("softmax", 0)) / RESULT
+    file.write_text(content)
+    found = records(run(store.root, "-f", "csv"))["openauc", "softmax"]
+    assert (found["n_trials"], found["failed"]) == ("2", "1")
+    assert file.name in run(store.root)
+
+
+def test_a_metric_that_is_no_number_is_computed_again_when_told(store: Store) -> None:
+    file = store.folder(spec("softmax", 0)) / RESULT
+    file.write_text(json.dumps({**json.loads(file.read_text()), "metrics": {"openauc": float("nan")}}))
+    found = records(run(store.root, "-f", "csv"))["openauc", "softmax"]
+    assert (found["n_trials"], found["missing"]) == ("2", "1")
+    assert "openauc is missing or not a finite number" in " ".join(run(store.root).split())
+    assert records(run(store.root, "-f", "csv", "--recompute"))["openauc", "softmax"]["n_trials"] == "3"
+
+
+def test_a_damaged_plan_is_a_warning(store: Store) -> None:
+    file = min((store.root / "plans").iterdir())
+    file.write_text("[3]")
+    result = invoke(store.root)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"warning: {file} is damaged")
+    assert "n, trials per cell: 3" in result.stdout

@@ -1,8 +1,4 @@
-"""The arrows between modules: N is the numpy side, T the torch side, and imports only go down.
-
-A module imports from lower layers of its own side, T also from N, N never from T; modules of one folder of losses,
-models or methods may share their folder's own base.
-"""
+"""The arrows between packages: each imports only what stands before it, and only some of them torch."""
 
 import ast
 import os
@@ -16,65 +12,16 @@ import openauc
 
 ROOT = Path(openauc.__file__).parent
 
-LAYERS = {
-    "_validation": "N0",
-    "_files": "N0",
-    "environment": "N0",
-    "predictions": "N1",
-    "metrics": "N0",
-    "metrics.curve": "N1",
-    "metrics._fast": "N1",
-    "metrics._kernel": "N1.5",
-    "metrics.counts": "N1.8",
-    "metrics.ranking": "N2",
-    "metrics.decision": "N2",
-    "metrics.operating": "N2.5",
-    "metrics.legacy": "N2.5",
-    "metrics.influence": "N2.5",
-    "metrics.resampling": "N2.5",
-    "metrics.table": "N3",
-    "metrics.selective": "N3.2",
-    "constructions": "N2.8",
-    "audit": "N3",
-    "intervals": "N3.5",
-    "scoring": "N4",
-    "uncertainty": "N4",
-    "evaluation": "N5",
-    "protocols.sources": "N1",
-    "protocols.base": "N2",
-    "protocols.files": "N2.5",
-    "protocols.table": "N3",
-    "protocols": "N4",
-    "losses": "T1",
-    "models": "T1",
-    "training.recipe": "N1",
-    "training.schedule": "N2",
-    "methods.scores": "T1",
-    "methods.base": "T2",
-    "methods": "T3",
-    "training.augment": "T2",
-    "training": "T4",
-    "bench": "N0",
-    "bench.trial": "N5",
-    "bench.paper": "N5",
-    "bench.student": "N4.5",
-    "bench.selection": "N5.5",
-    "bench.store": "N5.5",
-    "bench.summary": "N5.8",
-    "bench.variants": "N5.7",
-    "bench.rendering": "N5.9",
-    "bench.figures": "N5.9",
-    "bench.executors": "T5",
-    "bench.runner": "T5.5",
-    "bench.cost": "T6",
-    "bench.suites": "N5.6",
-    "plotting": "N0",
-    "report": "N6.5",
-    "": "N6",
-    "commands": "top",
-    "cli": "top",
-}
-"""The longest matching prefix decides; the package itself ("") re-exports the numpy side."""
+LAYERS = [
+    *("_validation", "_files", "_trial_files", "_columns", "environment", "plotting", "predictions"),
+    *("metrics", "intervals", "scoring", "uncertainty", "constructions", "audit", "evaluation"),
+    *("features", "recipe", "protocols", "losses", "models", "methods", "training"),
+    *("bench", "report", "commands", "cli", "__main__"),
+]
+"""Packages and modules below ``openauc``; the package itself re-exports what comes up to ``evaluation``."""
+
+TORCH = ("losses", "models", "methods", "training", "bench.runner", "bench.executors", "bench.cost", "bench.saved")
+"""Who may need torch to be imported."""
 
 
 def modules() -> dict[str, Path]:
@@ -85,89 +32,56 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def layer(module: str) -> str:
-    prefix = module
-    while prefix not in LAYERS and "." in prefix:
-        prefix = prefix.rpartition(".")[0]
-    return LAYERS[prefix]
-
-
-def is_exact(module: str) -> bool:
-    return module in LAYERS
-
-
-def imported(path: Path) -> list[tuple[str, bool]]:
-    """Modules of openauc that a file imports, and whether at its top level (rather than inside a function)."""
+def imported(path: Path) -> set[str]:
+    """Packages below openauc that a file imports at run time; "" is openauc itself."""
     tree = ast.parse(path.read_text())
-    inside = {
-        node
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for node in ast.walk(function)
-    }
     typing_only = {
         node
         for branch in ast.walk(tree)
         if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.dump(branch.test)
         for node in ast.walk(branch)
     }
-    result = []
-    known = modules()
+    names: list[str] = []
     for node in ast.walk(tree):
-        if node in typing_only:
-            continue
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.Import) and node not in typing_only:
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node not in typing_only:
             assert node.level == 0, f"{path}: relative import"
-            names = [
-                f"{node.module}.{alias.name}"
-                if f"{node.module}.{alias.name}".removeprefix("openauc.") in known
-                else node.module
-                for alias in node.names
-            ]
-        result += [
-            (name.removeprefix("openauc").removeprefix("."), node not in inside)
-            for name in names
-            if name == "openauc" or name.startswith("openauc.")
-        ]
-    return result
+            below = node.module == "openauc"
+            names += [f"openauc.{alias.name}" for alias in node.names] if below else [node.module or ""]
+    ours = [name.split(".") for name in names if name.split(".")[0] == "openauc"]
+    return {parts[1] if len(parts) > 1 and parts[1] in LAYERS else "" for parts in ours}
 
 
 def may_import(source: str, target: str) -> bool:
-    one, other = layer(source), layer(target)
-    if one == "top":
-        return True
-    if other == "top":
-        return False
-    if one[0] == "N" and other[0] == "T":
-        return False
-    if one[0] == "T" and other[0] == "N":
-        return True
-    same_folder = source.rpartition(".")[0] == target.rpartition(".")[0] or source == target.rpartition(".")[0]
-    return float(other[1:]) < float(one[1:]) or (
-        one == other and same_folder and not (is_exact(source) and is_exact(target))
-    )
-
-
-def test_every_module_has_a_layer() -> None:
-    missing = [module for module in modules() if module not in LAYERS and module.partition(".")[0] not in LAYERS]
-    assert missing == []
+    if target == "":
+        return LAYERS.index(source) > LAYERS.index("evaluation")
+    return LAYERS.index(target) <= LAYERS.index(source)
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if m])
 def test_imports_go_down(module: str) -> None:
-    wrong = [target for target, _ in imported(modules()[module]) if not may_import(module, target)]
-    assert wrong == [], f"openauc.{module} ({layer(module)}) imports {[(t, layer(t)) for t in wrong]}"
+    package = module.partition(".")[0]
+    assert [target for target in imported(modules()[module]) if not may_import(package, target)] == []
 
 
 def test_a_wrong_arrow_is_found() -> None:
-    assert not may_import("metrics.ranking", "evaluation")
-    assert not may_import("evaluation", "losses.pairwise")
-    assert not may_import("metrics.decision", "metrics.ranking")
-    assert not may_import("audit", "cli")
-    assert may_import("methods.openauc", "losses.mixup")
+    assert not may_import("metrics", "evaluation")
+    assert not may_import("protocols", "training")
+    assert not may_import("evaluation", "")
+    assert may_import("methods", "losses")
+    assert may_import("bench", "bench")
+
+
+def test_only_some_packages_need_torch() -> None:
+    """All others are imported where torch cannot be had."""
+    light = [module for module in modules() if not module.startswith(TORCH) and module != "__main__"]
+    code = (
+        "import importlib, sys\n"
+        "for name in ('torch', 'accelerate', 'safetensors', 'torchvision', 'timm', 'ray'): sys.modules[name] = None\n"
+        f"for name in {light!r}: importlib.import_module(f'openauc.{{name}}'.rstrip('.'))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("heavy", ["torch", "numba", "pyarrow", "matplotlib", "pandas", "sklearn", "typer"])

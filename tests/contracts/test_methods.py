@@ -1,4 +1,7 @@
-"""Every method in the folder meets one contract; a new file is covered as soon as it is there."""
+"""Every method in the folder meets one contract; a new file is covered as soon as it is there.
+
+One that is nothing but a loss meets it too.
+"""
 
 import copy
 import json
@@ -9,13 +12,15 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from methods.device_reads import device_reads
 from torch.nn.parallel import DistributedDataParallel
 
+from openauc.features import SCORES
 from openauc.methods import load_method, make_method, method_names, method_options
-from openauc.methods.scores import SCORES
 from openauc.models import make_backbone
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 
+NAMES = [*method_names(), "methods.only_a_loss"]
 NUM_CLASSES = 6
 SIZE = 16
 SMALL_ADVERSARIES = {"image_size": SIZE, "noise_dim": 8, "generator_width": 8, "discriminator_width": 4}
@@ -23,11 +28,9 @@ SMALL_ADVERSARIES = {"image_size": SIZE, "noise_dim": 8, "generator_width": 8, "
 
 def build(name, *, seed=0, **options):
     """The method on a narrow network; whatever adversaries it has are narrow too."""
-    accepted = method_options(load_method(name))
-    options = {key: value for key, value in SMALL_ADVERSARIES.items() if key in accepted} | options
-    backbone = make_backbone(
-        "vgg32_abn" if name == "arpl_cs" else "vgg32", width=8, generator=torch.Generator().manual_seed(seed)
-    )
+    kind = load_method(name)
+    options = {key: value for key, value in SMALL_ADVERSARIES.items() if key in method_options(kind)} | options
+    backbone = make_backbone(kind.default_backbone(SIZE), width=8, generator=torch.Generator().manual_seed(seed))
     return make_method(name, backbone, NUM_CLASSES, rng=np.random.default_rng(seed), method_args=options)
 
 
@@ -40,17 +43,20 @@ def digits(count):
     return pixels.repeat_interleave(2, 2).repeat_interleave(2, 3), torch.from_numpy(labels).long()
 
 
-def train(method, x, y, *, steps):
-    """Whole epochs, pass by pass, as a loop would run them; returns the loss of each plain step."""
+RECIPE = Recipe(optimizer="adam", learning_rate=0.01, weight_decay=0.0)
+
+
+def train(method, x, y, *, steps, recipe=RECIPE):
+    """Whole epochs, pass by pass, as a loop would run them; returns the loss of each last pass."""
     torch.manual_seed(0)  # dropout
-    optimizer = method.optimizer(Recipe(optimizer="adam", learning_rate=0.01, weight_decay=0.0))
+    optimizer = method.optimizer(recipe)
     losses = []
     for step in range(steps):
         start = step * 32 % len(x)
         for phase in method.passes:
             found = method.train_batch(x[start : start + 32], y[start : start + 32], optimizer, phase=phase)
-            assert all(np.isfinite(value) for value in found.values())
-        losses.append(found["loss"])
+            assert all(value.isfinite() for value in found.values())
+        losses.append(found["loss"].item())
     return losses
 
 
@@ -63,7 +69,7 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=method_names())
+@pytest.fixture(params=NAMES)
 def name(request):
     return request.param
 
@@ -78,10 +84,12 @@ def test_shapes(name):
     assert method.loss(x, y).shape == ()
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_any_score_by_name(name, score):
+def test_its_own_score_is_one_of_the_list_and_of_logits_alone(name):
+    score = SCORES[load_method(name).score]
+    assert not score.fits
     logits = torch.randn(4, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(build(name, score=score).open_score(logits), SCORES[score](logits))
+    found = build(name).open_score(logits)
+    np.testing.assert_array_equal(found.numpy(), score()(np.empty((4, 0)), logits.double().numpy()))
 
 
 def test_every_parameter_it_claims_gets_a_finite_gradient(name):
@@ -113,7 +121,9 @@ def test_the_loss_falls_on_digits(name):
     method = build(name)
     losses = train(method, x, y, steps=24)
     assert np.mean(losses[-6:]) < 0.95 * np.mean(losses[:6])
-    assert method.diagnostics()["known_accuracy"] > 0.5  # chance is 1/6
+    with torch.no_grad():
+        correct = method.eval().logits(x).argmax(1) == y
+    assert correct.double().mean() > 0.5  # chance is 1/6
 
 
 def test_same_seed_same_weights(name):
@@ -125,6 +135,23 @@ def test_same_seed_same_weights(name):
         states.append(method.state_dict())
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
     assert any(not torch.equal(states[0][key], states[2][key]) for key in states[0])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if vars(load_method(name)).get("trained_as")])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_a_method_trained_as_another_takes_its_steps_to_the_last_bit(name, smoothing):
+    other = load_method(name).trained_as
+    assert load_method(other).trained_as is None  # the other is the one whose training is kept
+    x, y = digits(64)
+    methods = [build(one) for one in (name, other)]
+    recipe = Recipe(learning_rate=0.05, label_smoothing=smoothing)
+    losses = [train(method, x, y, steps=3, recipe=recipe) for method in methods]
+    assert losses[0] == losses[1]
+    ours, theirs = (method.state_dict() for method in methods)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(value, theirs[key]) for key, value in ours.items())
+    options = [method_options(load_method(one)) for one in (name, other)]
+    assert options[0] == options[1]
 
 
 def test_state_round_trip(name):
@@ -143,7 +170,7 @@ def test_published_key_prefixes(name):
 
 
 def test_unknown_keywords_are_refused(name):
-    with pytest.raises(ValueError, match=r"expected one of .*'score'"):
+    with pytest.raises(ValueError, match=r"is 'no_such_option'; expected one of .*'label_smoothing'"):
         build(name, no_such_option=1)
     with pytest.raises(TypeError, match="no_such_option"):
         load_method(name)(make_backbone("vgg32", width=8), 3, rng=np.random.default_rng(0), no_such_option=1)
@@ -160,17 +187,53 @@ def test_odd_single_class_and_one_sample_batches(name, labels):
     assert all(p.grad.isfinite().all() for p in method.trained_parameters() if p.grad is not None)
     optimizer = method.optimizer(Recipe())
     for phase in method.passes:
-        assert np.isfinite(method.train_batch(x, y, optimizer, phase=phase)["loss"])
+        assert method.train_batch(x, y, optimizer, phase=phase)["loss"].isfinite()
 
 
-def test_diagnostics_are_numbers_by_name(name):
+def is_plain_number(value):
+    return isinstance(value, torch.Tensor) and value.shape == () and not value.requires_grad and value.isfinite()
+
+
+def test_what_a_step_reports_are_numbers_by_name(name):
     method = build(name)
     assert method.diagnostics() == {}
-    method.loss(*digits(16))
-    found = method.diagnostics()
-    assert 0 <= found["known_accuracy"] <= 1
-    assert all(isinstance(value, float) and np.isfinite(value) for value in found.values())
-    json.dumps(found)
+    optimizer = method.optimizer(Recipe())
+    for phase in method.passes:
+        found = method.train_batch(*digits(16), optimizer, phase=phase)
+        assert "loss" in found
+        assert all(map(is_plain_number, found.values()))
+        noted = method.diagnostics()
+        assert all(map(is_plain_number, noted.values()))
+        assert 0 <= noted.get("known_accuracy", 0) <= 1
+        assert not set(found) & set(noted)
+
+
+@pytest.mark.parametrize("recipe", [Recipe(), RECIPE], ids=["sgd", "adam"])
+def test_a_step_reads_nothing_from_the_device(name, recipe):
+    method = build(name)
+    x, y = digits(16)
+    optimizer = method.optimizer(recipe)
+    for phase in method.passes:
+        with device_reads() as reads:
+            method.train_batch(x, y, optimizer, phase=phase)
+            method.diagnostics()
+        assert reads == []
+
+
+@pytest.mark.parametrize(
+    "look", [torch.Tensor.item, float, bool, torch.Tensor.tolist, torch.Tensor.cpu, torch.Tensor.numpy]
+)
+def test_a_step_that_reads_is_found_out(look):
+    class Curious(load_method("softmax")):
+        def loss(self, x, y):
+            loss = super().loss(x, y)
+            look(loss.detach())
+            return loss
+
+    method = Curious(make_backbone("vgg32", width=4), NUM_CLASSES, rng=np.random.default_rng(0))
+    with device_reads() as reads:
+        method.train_batch(*digits(4), method.optimizer(Recipe()))
+    assert reads
 
 
 def test_evaluation_draws_nothing_and_changes_nothing(name):
@@ -188,7 +251,7 @@ def test_bfloat16_autocast(name):
     optimizer = method.optimizer(Recipe())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for phase in method.passes:
-            assert np.isfinite(method.train_batch(x, y, optimizer, phase=phase)["loss"])
+            assert method.train_batch(x, y, optimizer, phase=phase)["loss"].isfinite()
 
 
 def data_parallel_steps(name, rank):
@@ -208,7 +271,7 @@ def data_parallel_steps(name, rank):
 def data_parallel_rank(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    for name in method_names():
+    for name in NAMES:
         (folder / f"{name}_{rank}.json").write_text(json.dumps(data_parallel_steps(name, rank)))
     dist.barrier()  # no rank leaves while the other still talks to it
     dist.destroy_process_group()
@@ -216,7 +279,7 @@ def data_parallel_rank(rank, folder):
 
 def test_data_parallel_steps_keep_the_processes_together(tmp_path):
     mp.spawn(data_parallel_rank, args=(tmp_path,), nprocs=2)
-    for name in method_names():
+    for name in NAMES:
         first, second = (json.loads((tmp_path / f"{name}_{rank}.json").read_text()) for rank in range(2))
         start = {key: p.double().sum().item() for key, p in build(name).named_parameters()}
         assert first == second

@@ -6,10 +6,11 @@ import torch
 from torch.nn import functional as F
 
 from openauc.losses import confusion_loss, squared_distance
+from openauc.methods import build_method
 from openauc.methods.arpl import ARPL
 from openauc.methods.arpl_cs import ARPLCS
 from openauc.models.base import branch
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 
 SMALL = {"image_size": 8, "noise_dim": 5, "generator_width": 8, "discriminator_width": 4}
 
@@ -136,3 +137,10 @@ def test_errors(method, backbone, rng, labels):
         method.train_batch(torch.zeros(8, 3, 8, 8), labels, optimizer, phase="fancy")
     with pytest.raises(ValueError, match="vgg32_abn"):
         ARPLCS(backbone, 3, rng=rng, **SMALL)
+
+
+@pytest.mark.parametrize(("width", "generator", "discriminator"), [(64, 512, 128), (8, 64, 16)])
+def test_the_adversaries_are_as_wide_as_the_backbone_asks(width, generator, discriminator):
+    method = build_method("arpl_cs", 3, image_size=32, width=width)
+    assert method.generator.layers[0].out_channels == generator
+    assert method.discriminator.layers[0].out_channels == discriminator

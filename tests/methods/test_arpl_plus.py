@@ -3,7 +3,7 @@ import torch
 
 from openauc.methods.arpl import ARPL
 from openauc.methods.arpl_plus import ARPLPlus
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 
 
 def test_it_is_arpl_under_another_recipe(backbone, images, labels):

@@ -3,24 +3,40 @@ import pytest
 import torch
 from torch.optim import SGD, Adam
 
+from openauc.features import SCORES
 from openauc.losses import smoothed_cross_entropy
 from openauc.methods.base import Method, draw_points, torch_generator
-from openauc.methods.scores import SCORES
 from openauc.methods.softmax import Softmax
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 
 
-@pytest.mark.parametrize("name", [*SCORES, None])
-def test_any_score_by_name(name, backbone, rng, images):
-    method = Softmax(backbone, 3, rng=rng, score=name).eval()
-    logits = method.logits(images)
-    expected = SCORES[name or Softmax.default_score](logits)
-    assert torch.equal(method.open_score(logits), expected)
+@pytest.mark.parametrize("name", [name for name, score in SCORES.items() if not score.fits])
+def test_the_score_is_that_of_the_class(name, backbone, rng, images):
+    class Scored(Softmax):
+        score = name
+
+    logits = Scored(backbone, 3, rng=rng).eval().logits(images)
+    found = Scored(backbone, 3, rng=rng).open_score(logits)
+    values = logits.detach().numpy()
+    np.testing.assert_array_equal(found, SCORES[name]()(values[:, :0], values))
+    assert (found.dtype, found.requires_grad) == (torch.float64, False)
 
 
 def test_a_score_of_ones_own(backbone, rng):
-    method = Softmax(backbone, 3, rng=rng, score=lambda logits: logits.sum(1))
-    assert method.open_score(torch.tensor([[1.0, 2.0, 3.0]])).item() == 6
+    class Scored(Softmax):
+        def open_score(self, logits):
+            return logits.sum(1)
+
+    assert Scored(backbone, 3, rng=rng).open_score(torch.tensor([[1.0, 2.0, 3.0]])).item() == 6
+
+
+@pytest.mark.parametrize(("own", "pixels", "expected"), [("vgg32", 64, "vgg32"), ("vgg32_abn", 8, "vgg32_abn")])
+def test_the_network_is_that_of_the_class_up_to_64_pixels(own, pixels, expected):
+    class Sized(Softmax):
+        backbone_name = own
+
+    assert Sized.default_backbone(pixels) == expected
+    assert Sized.default_backbone(65) == Sized.default_backbone(448) == "resnet50"
 
 
 def test_forward_is_logits_or_loss(backbone, rng, images, labels):

@@ -57,68 +57,6 @@ def test_the_paper_by_hand(backbone, images):
     torch.testing.assert_close(method.loss(images, labels), expected)
 
 
-def test_the_weight_warms_up_over_the_first_batches(backbone, images):
-    method = diverse(make(backbone, lam=0.6, warm_up=3), images)
-    labels = mostly_right(method, images)
-    state = method.rng.bit_generator.state
-
-    def loss_of(lam):
-        full = diverse(make(backbone, lam=lam), images)
-        full.rng.bit_generator.state = state
-        return full.loss(images, labels)
-
-    for share in (0, 1 / 3, 2 / 3, 1, 1):
-        torch.testing.assert_close(method.loss(images, labels), loss_of(0.6 * share))
-        method.rng.bit_generator.state = state
-    resumed = make(backbone, lam=0.6, warm_up=3)
-    resumed.load_state_dict(method.state_dict())
-    assert resumed.batches_seen == 5
-    assert "batches_seen" not in make(backbone).state_dict()  # files of models without a warm-up stay as they are
-
-
-@pytest.mark.parametrize("pairing", ["slot", "all", "half_batch"])
-def test_only_confident_hits_are_mixed(pairing, backbone, images):
-    probability = diverse(make(backbone), images).logits(images).softmax(1).amax(1)
-    level = float(probability.detach().sort().values[2])  # leaves out two, one of the others is wrong
-    method = diverse(make(backbone, pairing=pairing, min_confidence=level, mix_weight="sample"), images)
-    labels = mostly_right(method, images, wrong=[int(probability.argmax())])
-    predicted = method.logits(images).argmax(1)
-    chosen = ((probability >= level) & (predicted == labels)).nonzero().squeeze(1)
-    assert len(chosen) == 5
-    twin = np.random.default_rng()
-    twin.bit_generator.state = method.rng.bit_generator.state
-    mixed, kept = manifold_mixup(
-        backbone(images)[chosen],
-        labels[chosen],
-        rng=twin,
-        weight="sample",
-        pairing="half" if pairing == "half_batch" else "full",
-    )
-    method.loss(images, labels)
-    known, unknown, _ = method._last_pairs
-    r_known = method.pair_score(method.logits(images))
-    torch.testing.assert_close(unknown, method.pair_score(method.head(mixed)))
-    torch.testing.assert_close(known, r_known if pairing == "all" else r_known[chosen[kept]])
-
-
-@pytest.mark.parametrize(
-    ("gradient", "moved"), [("both", (True, True)), ("known", (True, False)), ("unknown", (False, True))]
-)
-def test_which_score_of_a_pair_receives_gradient(gradient, moved, backbone, images, monkeypatch):
-    method = diverse(make(backbone, lam=1.0, gradient=gradient), images)
-    labels = mostly_right(method, images)
-    seen = []
-    ranking = method.ranking.forward
-    monkeypatch.setattr(
-        method.ranking,
-        "forward",
-        lambda known, unknown, **more: seen.extend((known, unknown)) or ranking(known, unknown, **more),
-    )
-    value = method.loss(images, labels)
-    assert tuple(score.requires_grad for score in seen) == moved
-    torch.testing.assert_close(value, diverse(make(backbone, lam=1.0), images).loss(images, labels))
-
-
 @pytest.mark.parametrize("batch", [8, 7])
 def test_the_public_code_by_hand(batch, backbone, images):
     """Its nine steps, save that an odd batch loses a sample and not the term."""
@@ -302,9 +240,6 @@ def test_label_smoothing_concerns_the_classification_only(backbone, images, labe
         ({"cut": "block2"}, r"cut is 'block2'.*Did you mean 'block1'"),
         ({"score_space": "logits"}, r"score_space is 'logits'.*Did you mean 'logit'"),
         ({"surrogate": "hinge"}, r"surrogate is 'hinge'"),
-        ({"warm_up": -1}, "warm_up is -1; pass a number of batches"),
-        ({"min_confidence": 90}, r"min_confidence is 90; expected a fraction in \[0, 1\]"),
-        ({"gradient": "mixed"}, "gradient is 'mixed'; expected one of 'both', 'known', 'unknown'"),
     ],
 )
 def test_errors(options, message, backbone):

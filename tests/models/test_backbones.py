@@ -72,12 +72,17 @@ class TestMakeBackbone:
         assert torch.equal(first.conv5.weight, second.conv5.weight)
 
     def test_wrong_names(self):
-        with pytest.raises(ValueError, match="no backbone named 'vgg23'; did you mean 'vgg32'"):
+        with pytest.raises(ValueError, match=r"backbone is 'vgg23'; expected .* Did you mean 'vgg32'\?"):
             make_backbone("vgg23")
-        with pytest.raises(ValueError, match=r"no backbone named 'qqq'; Known are vgg32, .*timm:NAME"):
+        with pytest.raises(ValueError, match=r"backbone is 'qqq'; expected one of 'vgg32', .*'timm:NAME'"):
             make_backbone("qqq")
-        with pytest.raises(ValueError, match="no backbone named 'hf:'"):
+        with pytest.raises(ValueError, match="backbone is 'hf:'; expected one of"):
             make_backbone("hf:")
+
+    @pytest.mark.parametrize("name", ["vgg32", "resnet50"])
+    def test_a_width_beyond_reason_is_refused_before_it_takes_memory(self, name):
+        with pytest.raises(ValueError, match="width is 1000000; expected at most 1024 channels"):
+            make_backbone(name, width=10**6)
 
     def test_pretrained_networks_have_their_width(self):
         with pytest.raises(ValueError, match="width is 8, but 'hf:any' is pretrained"):
@@ -333,9 +338,9 @@ class TestLoadWeights:
         (tmp_path / "weights.txt").write_text("0.5")
         with pytest.raises(ValueError, match=r"weights\.txt is no weights file; pass a \.safetensors"):
             load_weights(VGG32(width=2), tmp_path / "weights.txt")
-        for name in ("broken.safetensors", "broken.pth"):
+        for name, kind in (("broken.safetensors", "safetensors"), ("broken.pth", "tensors")):
             (tmp_path / name).write_bytes(b"no tensors here")
-            with pytest.raises(ValueError, match=f"{name} cannot be read as tensors"):
+            with pytest.raises(ValueError, match=f"{name} cannot be read as {kind}"):
                 load_weights(VGG32(width=2), tmp_path / name)
         torch.save({"conv1.weight": Path("code")}, tmp_path / "object.pth")
         with pytest.raises(ValueError, match=r"object.pth cannot be read as tensors \(UnpicklingError\)"):

@@ -1,6 +1,7 @@
 import dataclasses
 import pickle
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openauc.protocols import PROTOCOLS, LazyImages, OpenSetData, Protocol, Sizes, Split
+from openauc.protocols import PROTOCOLS, LazyImages, OpenSetData, ParquetSource, Protocol, Sizes, Split
 from openauc.protocols.sources import SOURCES, Examples
 
 from .conftest import WriteParquet, png, red
@@ -82,6 +83,46 @@ def test_groups_of_unknown_classes(small: Protocol, tmp_path: Path) -> None:
     assert (np.array(red(data.test_images))[rows[8:]] % 10).tolist() == [9] * 4
     with pytest.raises(ValueError, match=r"group is 'medium'; expected one of 'easy', 'hard'"):
         data.test_rows("medium")
+
+
+def test_without_unknown_classes_the_test_part_holds_known_images_alone(small: Protocol, tmp_path: Path) -> None:
+    closed = protocol(Split((7, 1, 4), ()), sizes=(Sizes(24, 12, 0),))
+    data, opened = closed.load(0, root=tmp_path), small.load(0, root=tmp_path)
+    assert data.test_labels.tolist() == opened.test_labels[:12].tolist()
+    assert red(data.test_images) == red(opened.test_images)[:12]
+    assert data.test_group.tolist() == ["known"] * 12
+    assert red(data.train_images) == red(opened.train_images)
+    assert data.balanced_index is None
+    held_out = closed.load(0, root=tmp_path, validation=0.25, pseudo_unknown=1)
+    assert set(held_out.validation_labels.tolist()) == {-1, 0, 1}
+    with pytest.raises(ValueError, match=r"1 of the 2 classes have no known test image \(ids 11\)"):
+        _ = protocol(Split((7, 11), ())).load(0, root=tmp_path).test_labels
+    with pytest.raises(ValueError, match="there are 12 known test images, but the official part has 11"):
+        _ = dataclasses.replace(closed, sizes=(Sizes(24, 11, 0),)).load(0, root=tmp_path).test_labels
+
+
+def test_files_and_groups_are_kept_beside_predictions(
+    small: Protocol, tmp_path: Path, image_folder: Path, write_parquet: WriteParquet
+) -> None:
+    assert small.load(0, root=tmp_path).test_columns() == {}
+    zoo = Protocol.from_folder(image_folder, known=["dog", "ant"], unknown=["cat"], image_size=5)
+    data = zoo.load(0, balanced=True)
+    (name, files), *others = data.test_columns().items()
+    assert (name, others) == ("file", [])
+    assert [Path(file).parent.name for file in files] == [
+        "cat" if label == -1 else data.class_names[label] for label in data.test_labels
+    ]
+    assert all(Path(file).is_file() for file in files)
+    grouped = dataclasses.replace(zoo, splits=(Split((0, 1), (2, 3), {"near": (2,), "far": (3,)}),)).load(0)
+    columns = grouped.test_columns()
+    assert list(columns) == ["group", "file"]
+    assert columns["group"].tolist() == ["known"] * 4 + ["near"] * 2 + ["far"] * 2
+    # Compressed images inside a Parquet file have no file of their own.
+    write_parquet("cub/test-00000-of-00001.parquet", [0, 1])
+    assert isinstance(SOURCES["cub"], ParquetSource)
+    birds = protocol(Split((0,), (1,)), known_source="cub", unknown_source="cub", image_size=8)
+    assert isinstance(birds.load(0, root=tmp_path).test_images, LazyImages)
+    assert birds.load(0, root=tmp_path).test_columns() == {}
 
 
 @dataclasses.dataclass
@@ -185,6 +226,24 @@ def test_draws_repeat_with_the_seed_change_with_it_and_do_not_disturb_each_other
     assert drawn(validation=0.0)[1] == balanced
 
 
+def test_limited_training_parts_are_drawn_without_replacement() -> None:
+    whole = DIGITS.load(0, validation=0.1)
+    few = whole.limited(220)
+    assert len(few.train_labels) == len(few.train_images) == 220
+    drawn, all_of_them = (
+        Counter(zip(map(bytes, data.train_images[:]), data.train_labels.tolist(), strict=True)) for data in (few, whole)
+    )
+    assert drawn <= all_of_them
+    assert len(whole.limited(10**6).train_labels) == len(whole.train_labels)
+    assert few.train_labels.tolist() == whole.limited(220).train_labels.tolist()
+    assert few.train_labels.tolist() != whole.limited(220, seed=1).train_labels.tolist()
+    for part in ("test_labels", "validation_labels"):
+        np.testing.assert_array_equal(getattr(few, part), getattr(whole, part))
+    assert len(pickle.loads(pickle.dumps(few)).train_labels) == 220
+    with pytest.raises(ValueError, match="train_images is 0; pass a positive number"):
+        whole.limited(0)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_pseudo_unknown_classes_leave_training_for_validation(count: int) -> None:
     data, whole = DIGITS.load(1, validation=0.25, pseudo_unknown=count, seed=5), DIGITS.load(1)
@@ -240,8 +299,8 @@ def test_load_refuses(options: dict[str, Any], message: str) -> None:
     ("split", "message"),
     [
         (Split((), (1,)), "known is ()"),
-        (Split((1,), ()), "unknown is ()"),
-        (Split((-1, 2), (1,)), "none negative"),
+        (Split((-1, 2), (1,)), "known is (-1, 2); expected class ids, at least one, none negative"),
+        (Split((1, 2), (-1,)), "unknown is (-1,)"),
         (Split((1, 2, 1), (3,)), "known (1, 2, 1) names a class twice"),
         (Split((1, 2), (3, 3)), "unknown (3, 3) names a class twice"),
         (Split((1, 2), (2, 3)), "split 0: the classes [2] are both known and unknown"),
@@ -264,6 +323,8 @@ def test_a_protocol_is_checked() -> None:
         protocol(split, image_size=0)
     with pytest.raises(ValueError, match="Did you mean 'mnist'"):
         protocol(split, known_source="mnits")
+    with pytest.raises(ValueError, match=r"default_recipe is 'pluss'; expected one of .*Did you mean 'plus'"):
+        protocol(split, default_recipe="pluss")
 
 
 def test_classes_without_images_are_named(small: Protocol, tmp_path: Path, write_parquet: WriteParquet) -> None:
@@ -336,6 +397,12 @@ def test_from_folder_keeps_its_test_part_whatever_the_seed_of_load(image_folder:
 
     assert tested(0, 0) == tested(1, 0)
     assert tested(0, 0) != tested(0, 1)
+
+
+def test_from_folder_without_unknown_classes(image_folder: Path) -> None:
+    data = Protocol.from_folder(image_folder, known=["dog", "ant"], image_size=5).load(0)
+    assert data.split.unknown == ()
+    assert sorted(data.test_labels.tolist()) == [0, 0, 1, 1]
 
 
 def test_from_folder_suggests_a_class(image_folder: Path) -> None:

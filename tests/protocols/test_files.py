@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from openauc.bench.trial import TrialSpec
-from openauc.protocols import Protocol, Split, get_protocol, read_protocol
+from openauc.protocols import Protocol, Split, get_protocol, is_protocol_file, read_protocol
+from openauc.recipe import Recipe, published_recipes
 
 ZOO: dict[str, Any] = {
     "folder": "zoo",
@@ -71,10 +71,40 @@ def test_a_file_over_sources(tmp_path: Path) -> None:
     assert read_protocol(written(tmp_path, same)).unknown_source == "cifar10"
 
 
+@pytest.mark.parametrize("split", [{"known": ["dog", "ant"]}, {"known": ["dog", "ant"], "unknown": []}])
+def test_a_split_may_have_no_unknown_class(split: dict[str, Any], image_folder: Path) -> None:
+    described = {**ZOO, "folder": str(image_folder), "splits": [split]}
+    data = read_protocol(written(image_folder.parent, described)).load(0)
+    assert data.split.unknown == ()
+    assert data.class_names == ("dog", "ant")
+    assert sorted(data.test_labels.tolist()) == [0, 0, 1, 1]
+
+
+def test_a_recipe_and_a_width_of_ones_own(tmp_path: Path) -> None:
+    changes = {"epochs": 7, "milestones": [0.5], "augmentation": "none"}
+    own = read_protocol(written(tmp_path, {**CIFAR, "recipe": changes, "width": 16}))
+    assert own.width == 16
+    assert own.default_recipe == "own"
+    assert own.recipes == {
+        **published_recipes(32),
+        "own": Recipe(epochs=7, milestones=(0.5,), augmentation="none", image_size=32),
+    }
+    assert "mine.json" in own.because
+    plain = read_protocol(written(tmp_path, CIFAR))
+    assert (plain.width, plain.default_recipe, plain.recipes) == (None, None, published_recipes(32))
+
+
+def test_files_are_told_from_names_by_their_suffix() -> None:
+    assert is_protocol_file("mine.json")
+    assert not is_protocol_file("cifar+10")
+
+
 @pytest.mark.parametrize(
     ("described", "complaint"),
     [
         ("{", "is not JSON"),
+        ('{"splits": ' + "[" * 100_000, r"is not JSON \(it is nested too deeply\)"),
+        ('{"splits": ' + "[" * 500 + "]" * 500 + "}", r"is not JSON \(it is nested too deeply\)"),
         ([1], "holds a list; expected a JSON object"),
         ({"splits": [], "image_size": 8}, "names no images; expected either 'folder' or 'source'"),
         ({**CIFAR, "folder": "zoo"}, "names folder and source; expected either"),
@@ -87,7 +117,15 @@ def test_a_file_over_sources(tmp_path: Path) -> None:
         ({**ZOO, "test_share": "a fifth"}, "test_share is 'a fifth'; expected a share"),
         ({**CIFAR, "splits": {"known": [0]}}, "splits is .* expected a list"),
         ({**CIFAR, "splits": []}, "at least one split"),
-        ({**CIFAR, "splits": [{"known": [0, 1]}]}, r"split 0 is .* expected \{'known'"),
+        ({**CIFAR, "splits": [{"unknown": [0, 1]}]}, r"split 0 is .* expected \{'known'"),
+        ({**CIFAR, "splits": [{"known": [0, 1], "unknwon": [2]}]}, r"split 0 is .* expected \{'known'"),
+        ({**CIFAR, "splits": [[0, 1]]}, r"split 0 is \[0, 1\]; expected \{'known'"),
+        ({**CIFAR, "splits": [{"known": []}]}, r"split 0: known is \(\); expected class ids, at least one"),
+        ({**CIFAR, "recipe": "plain"}, "recipe is 'plain'; expected fields of a recipe"),
+        ({**CIFAR, "recipe": {"lr": 0.1}}, "a recipe has no field 'lr'; the fields are 'epochs'"),
+        ({**CIFAR, "recipe": {"epochs": 0}}, "epochs is 0; pass a whole number"),
+        ({**CIFAR, "recipe": {"epochs": "ten"}}, "epochs is 'ten'; pass a whole number"),
+        ({**CIFAR, "width": 0.5}, "width is 0.5; expected channels of the first layer"),
         ({**CIFAR, "splits": [{"known": 0, "unknown": [1]}]}, "split 0: known is 0; expected a list"),
         (
             {**CIFAR, "splits": [{"known": ["cat"], "unknown": [1]}]},
@@ -113,8 +151,3 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         get_protocol(str(tmp_path / "gone.json"))
     with pytest.raises(FileNotFoundError, match="zoo is not a folder"):
         read_protocol(written(tmp_path, ZOO))
-
-
-def test_a_trial_names_its_protocol(zoo: Path) -> None:
-    with pytest.raises(ValueError, match=r"protocol is '.*mine\.json'; expected one of"):
-        TrialSpec.of(str(zoo), 0, "openauc", recipe=TrialSpec.of("digits", 0, "openauc").recipe)

@@ -23,6 +23,7 @@ from openauc.protocols.sources import (
     Source,
     concatenate,
     get_source,
+    image_files,
     take,
 )
 
@@ -417,6 +418,31 @@ def test_folder_that_is_none(tmp_path: Path) -> None:
 def test_folder_share_is_a_fraction(image_folder: Path, share: float) -> None:
     with pytest.raises(ValueError, match="test_share is"):
         FolderSource(path=image_folder, test_share=share)
+
+
+def test_image_files_of_a_folder_are_found_below_it_and_sorted(image_folder: Path) -> None:
+    (image_folder / "notes.txt").write_text("no image")
+    (image_folder / "folder.png").mkdir()
+    (image_folder / "cat" / "deeper").mkdir()
+    (image_folder / "cat" / "deeper" / "last.JPEG").write_bytes(png(1))
+    found = image_files(image_folder)
+    assert len(found) == 41
+    assert [image.file for image in found] == sorted(image.file for image in found)
+    assert {image.file.suffix for image in found} == {".png", ".PNG", ".JPEG"}
+    assert red(LazyImages(found[:3], 5)) == [0, 1, 2]
+
+
+def test_image_files_of_one_file(image_folder: Path) -> None:
+    (image,) = image_files(image_folder / "cat" / "03.PNG")
+    assert str(image) == str(image_folder / "cat" / "03.PNG")
+    assert red(LazyImages([image], 5)) == [23]
+
+
+def test_image_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no folder or image .*nowhere"):
+        image_files(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"holds no image \(\.jpeg, \.jpg, \.png\), nor does a folder below it"):
+        image_files(tmp_path)
 
 
 # Embedded digits

@@ -7,10 +7,11 @@ from openauc.protocols import PROTOCOLS, Protocol, get_protocol
 
 REFERENCE = Path(__file__).resolve().parents[2] / "../shared/reference/splits.json"
 LEGACY = ["mnist", "svhn", "cifar10", "cifar+10", "cifar+50", "tinyimagenet"]
+FINE_GRAINED = ["cub", "aircraft"]
 
 
-def test_names() -> None:
-    assert set(PROTOCOLS) == {*LEGACY, "cub", "aircraft", "digits"}
+def test_the_protocols_of_the_papers_are_there() -> None:
+    assert {*LEGACY, *FINE_GRAINED, "digits"} <= set(PROTOCOLS)
 
 
 def test_get_protocol_takes_names_and_protocols() -> None:
@@ -51,7 +52,7 @@ def test_one_split_by_difficulty(name: str, known: int, groups: tuple[int, ...])
 
 
 def test_which_splits_coincide() -> None:
-    found = {name: protocol.duplicate_splits() for name, protocol in PROTOCOLS.items()}
+    found = {name: PROTOCOLS[name].duplicate_splits() for name in (*LEGACY, *FINE_GRAINED, "digits")}
     assert {name: pairs for name, pairs in found.items() if pairs} == {
         "svhn": ((0, 1),),
         "cifar10": ((0, 1),),
@@ -70,7 +71,7 @@ def test_digits_has_the_splits_of_mnist() -> None:
     assert PROTOCOLS["digits"].splits == PROTOCOLS["mnist"].splits
 
 
-@pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "digits"])
+@pytest.mark.parametrize("name", [*LEGACY, *FINE_GRAINED])
 def test_splits_are_the_published_ones(name: str) -> None:
     if not REFERENCE.is_file():
         pytest.skip("there is no reference copy of the splits")
@@ -88,3 +89,22 @@ def test_splits_are_the_published_ones(name: str) -> None:
         assert list(protocol.splits[0].known) == published["known"]
         groups = {group.lower(): classes for group, classes in published["unknown"].items()}
         assert {group: list(classes) for group, classes in protocol.splits[0].groups.items()} == groups
+
+
+def test_what_suits_the_digits_is_on_their_protocol() -> None:
+    digits = PROTOCOLS["digits"]
+    assert (digits.default_recipe, digits.width, digits.images_per_class) == ("small", 8, 120)
+    assert digits.because
+
+
+@pytest.mark.parametrize("name", [*LEGACY, *FINE_GRAINED])
+def test_the_papers_protocols_leave_recipe_and_width_to_the_methods(name: str) -> None:
+    assert (PROTOCOLS[name].default_recipe, PROTOCOLS[name].width) == (None, None)
+
+
+def test_estimates_rest_on_about_the_right_number_of_images() -> None:
+    # 5,994 training images of 200 birds, 6,667 of 100 aircraft, 1,201 of ten digits.
+    expected = {"cub": 5994 / 200, "aircraft": 6667 / 100, "digits": 1201 / 10}
+    assert {name: PROTOCOLS[name].images_per_class for name in expected} == {
+        name: round(count) for name, count in expected.items()
+    }

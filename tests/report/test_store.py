@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,12 @@ def test_failures_and_how_cells_were_made_are_told(store: Store) -> None:
     html = store_report(store)
     assert "&lt;script&gt;document.title" in html
     assert "in &lt;b&gt;line&lt;/b&gt;" in html
-    assert html.count("openauc train mnist -m openauc --split 1 --seed 0 --recipe plain --epochs 30 --width 4") == 3
+    assert (
+        html.count(
+            "openauc train mnist -m openauc --split 1 --recipe plain --epochs 30 --set backbone=vgg32 --set width=4"
+        )
+        == 3
+    )
     assert "processor test &amp; &lt;co&gt;" in html
 
 
@@ -197,6 +203,55 @@ def test_a_log_that_is_being_written_and_one_that_diverged(tmp_path: Path) -> No
     assert epochs[-1] == 600
     assert len(epochs) <= 121
     assert 2 not in epochs
+
+
+@pytest.mark.parametrize("odd", [b"not JSON", b"[]", b"{}", b"[" * 100_000, b"\xff", b""])
+def test_a_bad_line_of_a_log_is_left_out_and_told(odd: bytes, store: Store) -> None:
+    before = data_in(store_report(store))["histories"]
+    log = store.folder(spec("softmax", 0)) / "log.jsonl"
+    lines = log.read_bytes().splitlines()
+    log.write_bytes(b"\n".join([*lines[:3], odd, *lines[3:]]) + b"\n")
+    html = store_report(store)
+    assert data_in(html)["histories"] == before
+    assert f"{log.relative_to(store.root)}: lines that cannot be read and are left out: 1." in html
+
+
+def test_a_damaged_result_is_a_failed_trial(store: Store) -> None:
+    file = store.folder(spec("softmax", 1)) / "result.json"
+    file.write_text("{")
+    html = store_report(store)
+    assert f"{file} is not JSON" in html
+    assert "--retry-failed runs this trial again" in html
+    lines = {line["row"]: line for line in data_in(html)["panels"][0]["lines"]}
+    assert [trial["split"] for trial in lines["softmax"]["trials"]] == [0, 2]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_metric_or_interval_that_is_no_number_is_missing(value: float, store: Store) -> None:
+    odd, half = store.result(spec("softmax", 0)), store.result(spec("softmax", 1))
+    assert odd is not None
+    assert half is not None
+    store.save(replace(odd, metrics={**odd.metrics, "openauc": value}))
+    store.save(replace(half, intervals={"openauc": (0.5, value)}))
+    html = store_report(store)
+    lines = {line["row"]: line for line in data_in(html)["panels"][0]["lines"]}
+    assert [(trial["split"], trial["interval"] is None) for trial in lines["softmax"]["trials"]] == [
+        (1, True),
+        (2, False),
+    ]
+    assert f"{odd.spec.id}: openauc is missing or not a finite number" in html
+    assert '<td class="n">no number</td>' in html
+    store.save(replace(odd, metrics={}))
+    assert "no number" in store_report(store)
+
+
+def test_links_do_not_lead_out_of_the_store(store: Store, tmp_path: Path) -> None:
+    result = store.result(spec("softmax", 0))
+    assert result is not None
+    store.save(replace(result, predictions="../../../secret.csv"))
+    links = re.findall(r'<a href="([^"]*)"', store_report(store, relative_to=store.root))
+    assert f"trials/{result.spec.id}/secret.csv" in links
+    assert not any(".." in link for link in links)
 
 
 def test_an_empty_store_is_refused(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
+from openauc.methods import recipe_for
+from openauc.recipe import Recipe
 from openauc.training import augment
 from openauc.training.augment import OPERATIONS, RandAugment, TrainTransform, random_crop, random_flip, resize
-from openauc.training.recipe import Recipe, recipe_for
 
 AFFINE = Image.Transform.AFFINE
 

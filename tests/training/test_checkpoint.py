@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save, save_file
 
 from openauc.methods import make_method
 from openauc.models import load_weights, make_backbone
+from openauc.recipe import Recipe
 from openauc.training.checkpoint import (
     Checkpoint,
     ProcessState,
@@ -18,7 +19,6 @@ from openauc.training.checkpoint import (
     restore_optimizer,
     save_weights,
 )
-from openauc.training.recipe import Recipe
 
 
 def build(seed=0):
@@ -112,6 +112,92 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "half.safetensors").write_bytes(b"\x10\0\0\0")
     with pytest.raises(ValueError, match="cannot be read as safetensors"):
         Checkpoint.load(tmp_path / "half.safetensors")
+
+
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path):
+    method = build()
+    file = tmp_path / "c.safetensors"
+    checkpoint_of(method, method.optimizer(Recipe())).save(file)
+    content = file.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    # In the length, in the description, in the first and the last tensor, and every so often between.
+    places = [0, 5, content.index(b"seconds"), content.index(b'[{\\"loss') + 12, start, len(content) - 1]
+    for place in (*places, *range(8, len(content), len(content) // 40)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"is damaged: its content|cannot be read as safetensors") as caught:
+            Checkpoint.load(file)
+        assert "remove it to start again" in str(caught.value)
+
+
+def test_a_truncated_checkpoint_is_noticed(tmp_path):
+    method = build()
+    file = tmp_path / "c.safetensors"
+    checkpoint_of(method, method.optimizer(Recipe())).save(file)
+    content = file.read_bytes()
+    for length in (0, 4, 8, 100, len(content) // 2, len(content) - 1):
+        file.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"is damaged|cannot be read as safetensors"):
+            Checkpoint.load(file)
+
+
+def test_damaged_weights_are_not_loaded(tmp_path):
+    file = tmp_path / "m.safetensors"
+    save_weights(build(), file, {"width": 2})
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    other = build(seed=1)
+    before = {key: value.clone() for key, value in other.state_dict().items()}
+    with pytest.raises(ValueError, match=r"m.safetensors is damaged: its content does not match its checksum"):
+        load_weights(other, file)
+    assert all(torch.equal(value, other.state_dict()[key]) for key, value in before.items())
+    with pytest.raises(ValueError, match="is damaged"):
+        read_about(file)
+
+
+def test_files_of_before_have_no_checksum_and_are_read(tmp_path):
+    method = build()
+    checkpoint_of(method, method.optimizer(Recipe())).save(tmp_path / "new.safetensors")
+    with safe_open(tmp_path / "new.safetensors", framework="pt") as file:
+        metadata = {"openauc": file.metadata()["openauc"]}
+    save_file(load_file(tmp_path / "new.safetensors"), tmp_path / "old.safetensors", metadata)
+    assert Checkpoint.load(tmp_path / "old.safetensors").about == {"seed": 0}
+    assert read_about(tmp_path / "old.safetensors")["about"] == {"seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("description", "complaint"),
+    [
+        ("[1, 2]", "describes itself with a list instead of a JSON object"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ("{", "cannot be read as safetensors"),
+    ],
+)
+def test_descriptions_that_are_none(description, complaint, tmp_path):
+    save_file({"a": torch.zeros(1)}, tmp_path / "c.safetensors", {"openauc": description})
+    for read in (Checkpoint.load, read_about):
+        with pytest.raises(ValueError, match=complaint):
+            read(tmp_path / "c.safetensors")
+
+
+@pytest.mark.parametrize("header", [b"[]", b"[" * 100_000, b'{"__metadata__": []}', b'{"a": 3}', b"\xff"])
+def test_headers_that_are_none(header, tmp_path):
+    (tmp_path / "c.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError, match="cannot be read as safetensors"):
+        Checkpoint.load(tmp_path / "c.safetensors")
+
+
+@pytest.mark.parametrize("damage", [{"progress": [1]}, {"optimizers": 3}, {"processes": [{}]}])
+def test_descriptions_of_another_shape_are_no_checkpoint(damage, tmp_path):
+    method = build()
+    checkpoint_of(method, method.optimizer(Recipe())).save(tmp_path / "c.safetensors")
+    described = read_about(tmp_path / "c.safetensors") | damage
+    content = save(load_file(tmp_path / "c.safetensors"), {"openauc": json.dumps(described)})
+    (tmp_path / "c.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match="not a checkpoint of openauc; remove it"):
+        Checkpoint.load(tmp_path / "c.safetensors")
 
 
 def test_weights_come_back_with_their_description(tmp_path):

@@ -2,8 +2,6 @@
 
 import json
 import os
-import platform
-import resource
 import signal
 import subprocess
 import sys
@@ -17,17 +15,19 @@ import torch
 from accelerate.tracking import GeneralTracker
 from hypothesis import given
 from hypothesis import strategies as st
+from methods.device_reads import device_reads
 from PIL import Image
 from safetensors.torch import load_file
 
+from openauc._trial_files import CHECKPOINT, LOG, WEIGHTS
+from openauc.methods import build_method, recipe_for
 from openauc.methods.softmax import Softmax
 from openauc.models import make_backbone
 from openauc.models.base import Backbone
 from openauc.protocols import Protocol, get_protocol
 from openauc.training.checkpoint import Checkpoint
-from openauc.training.loop import TrainingInterrupted, build_method, epoch_batches, limited, train
+from openauc.training.loop import Sums, TrainingInterrupted, epoch_batches, train
 from openauc.training.predict import predict
-from openauc.training.recipe import recipe_for
 from openauc.training.schedule import learning_rate
 
 RECIPE = recipe_for("plus", "digits", epochs=2, batch_size=50)
@@ -44,13 +44,13 @@ def _one_thread():
 
 @pytest.fixture(scope="module")
 def data():
-    return limited(get_protocol("digits").load(0), 220)
+    return get_protocol("digits").load(0).limited(220)
 
 
 def build(data, name="openauc", **options):
     if name == "arpl_cs":
         options |= SMALL_ADVERSARIES
-    return build_method(name, data, RECIPE, width=4, method_args=options)
+    return build_method(name, data.num_classes, image_size=RECIPE.image_size, width=4, method_args=options)
 
 
 def same_weights(method, other):
@@ -139,7 +139,7 @@ def test_rows_and_log_show_what_happened(data, tmp_path, capsys):
 def test_means_weigh_images_not_batches(data):
     class Counting(Softmax):
         def diagnostics(self):
-            return {"size": float(len(self._last_batch[1]))}
+            return {"size": torch.tensor(len(self._last_batch[1]))}
 
     (row,) = train(interfering(Counting, data), data, replace(RECIPE, epochs=1))
     assert row["size"] == pytest.approx((4 * 50**2 + 20**2) / 220)
@@ -156,7 +156,7 @@ def test_a_terminal_sees_a_progress_bar(data, monkeypatch, capsys):
 def test_training_learns_and_its_recipe_is_remembered():
     data = get_protocol("digits").load(0)
     recipe = recipe_for("plain", "digits", epochs=4)
-    method = build_method("softmax", data, recipe, width=8)
+    method = build_method("softmax", data.num_classes, image_size=recipe.image_size, width=8)
     rows = train(method, data, recipe)
     assert rows[-1]["loss"] < 0.7 * rows[0]["loss"]
     predictions = predict(method, data)
@@ -224,7 +224,7 @@ sys.path.insert(0, {folder!r})
 import torch
 torch.set_num_threads(1)
 from pathlib import Path
-from test_loop import RECIPE, Interfering, interfering, limited, train
+from training.test_loop import RECIPE, Interfering, interfering, train
 from openauc.protocols import get_protocol
 
 class Killed(Interfering):
@@ -233,7 +233,7 @@ class Killed(Interfering):
     def happen(self, loss):
         os.kill(os.getpid(), signal.SIGKILL)
 
-data = limited(get_protocol("digits").load(0), 220)
+data = get_protocol("digits").load(0).limited(220)
 train(interfering(Killed, data), data, RECIPE, out=Path(sys.argv[1]))
 """
 
@@ -241,7 +241,7 @@ train(interfering(Killed, data), data, RECIPE, out=Path(sys.argv[1]))
 @pytest.mark.slow
 def test_resuming_after_sigkill_gives_the_same_bits(data, tmp_path):
     script = tmp_path / "killed.py"
-    script.write_text(KILLED.format(folder=str(Path(__file__).parent)))
+    script.write_text(KILLED.format(folder=str(Path(__file__).parents[1])))
 
     def run(out, at):
         return subprocess.run([sys.executable, str(script), str(out), str(at)], check=False).returncode
@@ -257,27 +257,96 @@ def test_resuming_after_sigkill_gives_the_same_bits(data, tmp_path):
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2]
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(data, tmp_path):
-    class Diverging(Interfering):
-        def happen(self, loss):
-            return loss * float("nan")
+class Diverging(Interfering):
+    def happen(self, loss):
+        return loss * float("nan")
 
+
+def test_a_loss_that_is_not_finite_stops_the_run_at_the_end_of_its_epoch(data, tmp_path):
     method = interfering(Diverging, data)
-    with pytest.raises(FloatingPointError, match=r"the loss is nan in epoch 2, batch 2.*checkpoint is kept"):
+    with pytest.raises(FloatingPointError, match=r"the loss is nan in epoch 2, .*checkpoint is kept in .*\.$"):
         train(method, data, RECIPE, out=tmp_path)
-    assert Checkpoint.load(tmp_path / "checkpoint.safetensors").progress.epoch == 1
-    assert all(value.isfinite().all() for value in method.state_dict().values())  # the step was not taken
+    assert method.batches == 10  # the epoch was finished
+    checkpoint = Checkpoint.load(tmp_path / CHECKPOINT)
+    assert (checkpoint.progress.epoch, checkpoint.progress.batch) == (1, 0)
+    assert all(value.isfinite().all() for value in checkpoint.model.values())
+    assert len((tmp_path / LOG).read_text().splitlines()) == 1
+    assert not (tmp_path / WEIGHTS).exists()
     with pytest.raises(FloatingPointError, match=r"add warm-up epochs\.$"):
         train(interfering(Diverging, data), data, RECIPE)
 
 
-def test_whatever_else_a_step_reports_has_to_be_finite_too(data):
-    class Diverging(Softmax):
-        def train_batch(self, *args, **options):
-            return super().train_batch(*args, **options) | {"generator_loss": float("inf")}
+@pytest.mark.parametrize("last", [10, 9])
+def test_no_signal_makes_a_checkpoint_of_what_is_not_finite(data, tmp_path, last):
+    """Neither after the last batch nor within the epoch."""
 
-    with pytest.raises(FloatingPointError, match="the generator loss is inf in epoch 1, batch 1"):
-        train(interfering(Diverging, data), data, RECIPE)
+    class Stopped(Diverging):
+        def loss(self, x, y):
+            loss = super().loss(x, y)
+            if self.batches == last:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return loss
+
+    with pytest.raises(FloatingPointError, match=r"the loss is nan in epoch 2"):
+        train(interfering(Stopped, data), data, RECIPE, out=tmp_path)
+    checkpoint = Checkpoint.load(tmp_path / CHECKPOINT)
+    assert (checkpoint.progress.epoch, checkpoint.progress.batch) == (1, 0)
+    assert all(value.isfinite().all() for value in checkpoint.model.values())
+
+
+def test_whatever_else_a_step_reports_has_to_be_finite_too(data):
+    class Reporting(Softmax):
+        def train_batch(self, *args, **options):
+            return super().train_batch(*args, **options) | {"generator_loss": torch.tensor(float("inf"))}
+
+    with pytest.raises(FloatingPointError, match="the generator loss is inf in epoch 1, at a learning rate of"):
+        train(interfering(Reporting, data), data, RECIPE)
+
+
+def test_sums_are_weighted_and_go_on_from_where_they_were():
+    sums = Sums(torch.device("cpu"), {"loss": (1.5, 2.0)})
+    sums.add({"loss": torch.tensor(3.0, requires_grad=True), "hits": torch.tensor(0.5)}, weight=4)
+    sums.add({"loss": torch.tensor(9.0), "never": torch.tensor(1.0)}, weight=0)
+    assert sums.read() == {"loss": (13.5, 6.0), "hits": (2.0, 4)}
+    assert Sums(torch.device("cpu"), sums.read()).read() == sums.read()
+    assert Sums(torch.device("cpu")).read() == {}
+
+
+def test_sums_are_kept_in_float64():
+    sums = Sums(torch.device("cpu"))
+    for _ in range(3):
+        sums.add({"loss": torch.tensor(0.1)}, weight=1e9)
+    assert sums.read()["loss"][0] == pytest.approx(3e9 * float(torch.tensor(0.1)), rel=1e-15)
+
+
+# RandAugment reads how often it drew each operation, of draws made on the CPU, wherever the images are.
+OF_TWO_BATCHES, OF_ELEVEN = (replace(RECIPE, epochs=1, batch_size=size, augmentation="crop_flip") for size in (110, 20))
+
+
+@pytest.mark.parametrize("name", ["openauc", "arpl_cs"])
+def test_an_epoch_reads_from_the_device_as_often_however_many_batches_it_has(name, data, tmp_path):
+    found = []
+    for recipe in (OF_TWO_BATCHES, OF_ELEVEN):
+        with device_reads() as reads:
+            train(build(data, name), data, recipe, out=tmp_path / str(recipe.batch_size))
+        found.append(reads)
+    assert found[0] == found[1] != []
+    with device_reads() as reads:
+        train(build(data, name), data, OF_ELEVEN)
+    assert reads == ["tolist"]  # the sums of the epoch; the rest above is the checkpoint
+
+
+def test_a_step_that_reads_makes_the_loop_read_with_every_batch(data):
+    class Reading(Softmax):
+        def diagnostics(self):
+            return {name: torch.tensor(value.item()) for name, value in super().diagnostics().items()}
+
+    found = []
+    for recipe in (OF_TWO_BATCHES, OF_ELEVEN):
+        with device_reads() as reads:
+            train(interfering(Reading, data), data, recipe)
+        found.append(len(reads))
+    assert found == [2 + 1, 11 + 1]
 
 
 @pytest.mark.parametrize(
@@ -351,30 +420,6 @@ def test_trackers_that_are_not_there(data, monkeypatch):
         train(build(data), data, RECIPE, trackers=["tensorbord"])
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
-def test_freed_memory_is_reused():
-    # In a fresh process: what a heap can give back depends on everything that lies in it.
-    code = """
-import resource
-import torch
-from openauc.training.process import memory_reused
-
-def new_pages():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(10_000_000)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-with memory_reused(enabled=True):
-    inside = sum(new_pages() for _ in range(20))
-print(inside, new_pages())
-"""
-    inside, outside = map(int, subprocess.check_output([sys.executable, "-c", code], text=True).split())
-    # The heap grows with the first few blocks; twenty would ask for five times as much.
-    assert inside < 4 * 40_000_000 // resource.getpagesize()
-    # Beyond the largest threshold of glibc, so that outside the system is asked each time, in huge pages or small.
-    assert outside > 0
-
-
 def test_precisions_follow_each_other(data):
     short = replace(RECIPE, epochs=1)
     losses = [train(build(data), data, short, precision=precision)[0]["loss"] for precision in ("fp32", "bf16", "fp32")]
@@ -409,13 +454,6 @@ def test_compiled_training(data, monkeypatch):
     assert compiled.backbone._compiled_call_impl is not None
 
 
-def test_the_papers_backbones(data):
-    assert type(build(data, "arpl_cs").backbone).__name__ == "VGG32ABN"
-    assert build(data, "arpl_cs").image_size == RECIPE.image_size
-    large = replace(RECIPE, image_size=448)
-    assert type(build_method("softmax", data, large, width=2).backbone).__name__ == "ResNet50"
-
-
 def test_compressed_images_train_like_arrays(tmp_path):
     rng = np.random.default_rng(0)
     for name in ("a", "b", "c"):
@@ -429,16 +467,6 @@ def test_compressed_images_train_like_arrays(tmp_path):
     for method, data in zip(methods, (lazy, decoded), strict=True):
         train(method, data, replace(RECIPE, batch_size=5))
     assert same_weights(*methods)
-
-
-def test_limited_data(data):
-    full = get_protocol("digits").load(0)
-    assert len(data.train_labels) == len(data.train_images) == 220
-    assert len(limited(full, 10**6).train_labels) == len(full.train_labels)
-    assert not np.array_equal(data.train_labels, limited(full, 220, seed=1).train_labels)
-    np.testing.assert_array_equal(data.test_labels, full.test_labels)
-    with pytest.raises(ValueError, match="max_train_images is 0"):
-        limited(full, 0)
 
 
 def test_bad_arguments(data):
@@ -455,7 +483,7 @@ def test_bad_arguments(data):
     other = get_protocol("cifar+10").load(0)
     with pytest.raises(ValueError, match="the method has 6 classes but the data 4"):
         train(method, other, RECIPE)
-    empty = replace(data, read_train=lambda: limited(data, 1).train._replace(labels=data.train_labels[:0]))
+    empty = replace(data, read_train=lambda: data.limited(1).train._replace(labels=data.train_labels[:0]))
     with pytest.raises(ValueError, match="training part is empty"):
         train(method, empty, RECIPE)
 
@@ -477,7 +505,7 @@ class WithoutBatchNorm(Backbone):
 def shared_run(out):
     """One training and prediction, the same whether one process or several execute it."""
     torch.manual_seed(0)
-    data = limited(get_protocol("digits").load(1), 121)
+    data = get_protocol("digits").load(1).limited(121)
     method = Softmax(WithoutBatchNorm(), data.num_classes, rng=np.random.default_rng(0))
     recipe = recipe_for("plain", "digits", epochs=2, batch_size=30)  # 121 = 4 * 30 + 1: one has no image left
     rows = train(method, data, recipe, out=out)
@@ -490,7 +518,7 @@ sys.path.insert(0, {folder!r})
 import torch
 torch.set_num_threads(1)
 from pathlib import Path
-from test_loop import shared_run
+from training.test_loop import shared_run
 from openauc.training.process import process_state
 
 _, rows, predictions = shared_run(Path({out!r}))
@@ -506,7 +534,7 @@ def test_two_processes_train_and_predict_as_one(tmp_path):
     from openauc import Predictions
 
     script = tmp_path / "shared.py"
-    script.write_text(SHARED.format(folder=str(Path(__file__).parent), out=str(tmp_path / "two")))
+    script.write_text(SHARED.format(folder=str(Path(__file__).parents[1]), out=str(tmp_path / "two")))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*launch, str(script)], capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}

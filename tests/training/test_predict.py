@@ -6,20 +6,22 @@ import torch
 from PIL import Image
 from torch import nn
 
+from openauc import Predictions
+from openauc.features import SCORES, make_score
+from openauc.methods import build_method, recipe_for
 from openauc.models import make_backbone
 from openauc.protocols import Protocol, get_protocol
 from openauc.training.augment import TestTransform as Transform
-from openauc.training.loop import build_method
 from openauc.training.predict import (
-    Pixels,
-    _Predictor,
-    agreement,
+    Embedded,
+    embed,
+    embed_images,
     fold_batch_norms,
     predict,
-    predict_logits,
+    predictions_of,
+    recipe_of,
+    remember_recipe,
 )
-from openauc.training.process import native_bfloat16
-from openauc.training.recipe import recipe_for
 
 RECIPE = recipe_for("plain", "digits")
 
@@ -49,32 +51,59 @@ def with_statistics(module, seed=0):
 
 @pytest.fixture
 def method(data):
-    return with_statistics(build_method("softmax", data, RECIPE, width=4))
+    return with_statistics(build_method("softmax", data.num_classes, image_size=RECIPE.image_size, width=4))
 
 
-def plain_logits(method, images):
+def plain_embedding(method, images):
     method.eval()
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     with torch.no_grad():
-        return method.logits(Transform(RECIPE, images.shape[1])(pixels)).numpy()
+        features = method.backbone(Transform(RECIPE, images.shape[1])(pixels))
+        return features.numpy(), method.class_scores(features).numpy()
 
 
-def test_logits_are_those_of_the_plain_network(method, data):
-    expected = plain_logits(method, data.test_images)
-    found = predict_logits(method, data.test_images, RECIPE, precision="fp32")
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert agreement(found, expected) >= 0.999
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_features_and_logits_are_those_of_the_plain_network(method, data, part):
+    features, logits = plain_embedding(method, getattr(data, f"{part}_images"))
+    found = embed(method, data, RECIPE, part=part)
+    np.testing.assert_allclose(found.features, features, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.logits, logits, rtol=1e-4, atol=1e-5)
+    assert np.mean(found.logits.argmax(1) == logits.argmax(1)) >= 0.999
+    np.testing.assert_array_equal(found.labels, getattr(data, f"{part}_labels"))
+    assert found.features.dtype == found.logits.dtype == np.float32
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 5000])
 def test_batches_make_no_difference(method, data, batch_size):
     images = data.test_images[:20]
-    found = predict_logits(method, images, RECIPE, batch_size=batch_size)
-    np.testing.assert_allclose(found, predict_logits(method, images, RECIPE), rtol=1e-4, atol=1e-5)
+    found = embed_images(method, images, RECIPE, batch_size=batch_size)
+    for values, expected in zip(found, embed_images(method, images, RECIPE), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_progress_is_told_after_each_batch(method, data):
+    told = []
+    embed_images(method, data.test_images[:20], RECIPE, batch_size=8, seen=told.append)
+    assert told == [8, 16, 20]
+
+
+def test_embedded_images_survive_a_file(method, data, tmp_path):
+    embedded = embed(method, data, RECIPE)
+    embedded.save(tmp_path / "features.parquet")
+    loaded = Embedded.load(tmp_path / "features.parquet")
+    for values, expected in zip(loaded, embedded, strict=True):
+        np.testing.assert_array_equal(values, expected)
+        assert values.dtype == expected.dtype
+    assert [file.name for file in tmp_path.iterdir()] == ["features.parquet"]
+    # A file with logits like any other.
+    predictions = Predictions.load(tmp_path / "features.parquet")
+    expected = predictions_of(method, embedded, score="max_logit")
+    for values, wanted in zip(predictions, expected, strict=True):
+        np.testing.assert_array_equal(values, wanted)
 
 
 def test_predictions_follow_the_order_of_the_data(method, data):
-    logits = predict_logits(method, data.test_images, RECIPE)
+    logits = embed(method, data, RECIPE).logits
     predictions = predict(method, data, RECIPE)
     np.testing.assert_array_equal(predictions.y_true, data.test_labels)
     np.testing.assert_array_equal(predictions.y_pred, logits.argmax(1))
@@ -82,6 +111,37 @@ def test_predictions_follow_the_order_of_the_data(method, data):
     largest = np.exp(wide - wide.max(1, keepdims=True))
     np.testing.assert_allclose(predictions.open_score, -1 / largest.sum(1), rtol=1e-12)
     assert predictions.open_score.dtype == np.float64
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_any_score_of_one_training(method, data, score):
+    test, training = (embed(method, data, RECIPE, part=part) for part in ("test", "train"))
+    chosen = make_score(score)
+    if chosen.fits:
+        chosen.fit(training.features, training.logits, data.train_labels)
+    expected = chosen(test.features, test.logits)
+    predictions = predict(method, data, RECIPE, score=score)
+    np.testing.assert_array_equal(predictions.open_score, expected)
+    np.testing.assert_array_equal(predictions.y_pred, test.logits.argmax(1))
+    np.testing.assert_array_equal(
+        predictions_of(method, test, score=score, training=training).open_score, predictions.open_score
+    )
+    if score == method.score:
+        np.testing.assert_array_equal(predict(method, data, RECIPE).open_score, expected)
+
+
+def test_a_score_that_learns_asks_for_training_samples(method, data):
+    embedded = embed(method, data, RECIPE)
+    with pytest.raises(ValueError, match="'mahalanobis' learns from training samples; pass them as `training`"):
+        predictions_of(method, embedded, score="mahalanobis")
+
+
+def test_the_recipe_of_the_training_is_remembered(method, data):
+    assert recipe_of(method) is None
+    remember_recipe(method, RECIPE)
+    assert recipe_of(method) is RECIPE
+    for values, expected in zip(embed(method, data), embed(method, data, RECIPE), strict=True):
+        np.testing.assert_array_equal(values, expected)
 
 
 def test_the_validation_slice_can_be_predicted(method, data):
@@ -93,7 +153,7 @@ def test_the_validation_slice_can_be_predicted(method, data):
 def test_the_method_stays_as_it_was(method, data, training):
     method.train(training)
     backbone, before = method.backbone, {key: value.clone() for key, value in method.state_dict().items()}
-    predict_logits(method, data.test_images[:4], RECIPE)
+    embed_images(method, data.test_images[:4], RECIPE)
     assert method.training == method.backbone.training == training
     assert method.backbone is backbone
     assert all(torch.equal(value, method.state_dict()[key]) for key, value in before.items())
@@ -119,35 +179,26 @@ def test_compressed_images_are_predicted_like_arrays(method, tmp_path):
             pixels = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
     lazy = Protocol.from_folder(tmp_path, known=["a", "b"], unknown=["c"], image_size=8).load(0).train_images
-    np.testing.assert_array_equal(
-        predict_logits(method, lazy, RECIPE, batch_size=3), predict_logits(method, lazy[:], RECIPE, batch_size=3)
-    )
-    assert list(Pixels(lazy, torch.device("cpu")).stream([])) == []
+    found = embed_images(method, lazy, RECIPE, batch_size=3)
+    for values, expected in zip(found, embed_images(method, lazy[:], RECIPE, batch_size=3), strict=True):
+        np.testing.assert_array_equal(values, expected)
 
 
 def test_bfloat16_on_demand(method, data):
     images = data.test_images[:64]
-    half = predict_logits(method, images, RECIPE, precision="bf16")
-    full = predict_logits(method, images, RECIPE, precision="fp32")
-    assert not np.array_equal(half, full)
-    np.testing.assert_allclose(half, full, atol=0.05 * np.abs(full).max())
+    halves = embed_images(method, images, RECIPE, precision="bf16")
+    for half, full in zip(halves, embed_images(method, images, RECIPE, precision="fp32"), strict=True):
+        assert half.dtype == np.float32
+        assert not np.array_equal(half, full)
+        np.testing.assert_allclose(half, full, atol=0.05 * np.abs(full).max())
 
 
-def test_bfloat16_is_trusted_only_where_it_decides_alike(method, data):
-    rows = np.arange(64)
-    method.eval()
-    with torch.inference_mode():
-        predictor = _Predictor(method, data.test_images, RECIPE, 32)
-        assert predictor.trusts_half(rows) == (
-            agreement(predictor.logits(rows, half=True), predictor.logits(rows, half=False)) >= 0.999
-        )
-        method.head.weight.copy_(1 + 1e-4 * method.head.weight)  # classes bfloat16 cannot tell apart
-        assert not _Predictor(method, data.test_images, RECIPE, 32).trusts_half(rows)
-
-
-def test_native_bfloat16_is_a_fact_of_the_hardware():
-    assert isinstance(native_bfloat16(torch.device("cpu")), bool)
-    assert native_bfloat16(torch.device("meta")) is False
+def test_float32_unless_told(method, data):
+    images = data.test_images[:64]
+    for found, full in zip(
+        embed_images(method, images, RECIPE), embed_images(method, images, RECIPE, precision="fp32"), strict=True
+    ):
+        np.testing.assert_array_equal(found, full)
 
 
 def test_errors(method, data):
@@ -155,8 +206,12 @@ def test_errors(method, data):
         predict(method, data)
     with pytest.raises(ValueError, match="there is no image to predict"):
         predict(method, get_protocol("digits").load(0), RECIPE, part="validation")
-    with pytest.raises(ValueError, match="part is 'train'"):
-        predict(method, data, RECIPE, part="train")
+    with pytest.raises(ValueError, match="part is 'tset'; expected one of 'train', 'validation', 'test'"):
+        predict(method, data, RECIPE, part="tset")
+    with pytest.raises(ValueError, match=r"score is 'max_logits'.*Did you mean 'max_logit'"):
+        predict(method, data, RECIPE, score="max_logits")
+    with pytest.raises(ValueError, match="precision is 'auto'"):
+        predict(method, data, RECIPE, precision="auto")
     with pytest.raises(ValueError, match="precision is 'fp8'"):
         predict(method, data, RECIPE, precision="fp8")
     with pytest.raises(ValueError, match="batch_size is -1"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 from openauc.training.schedule import learning_rate
 
 PAPER = Recipe(epochs=600, learning_rate=0.1, schedule="cosine_restarts", restarts=2, warmup_epochs=10)

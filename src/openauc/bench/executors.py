@@ -22,19 +22,23 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from importlib import import_module
 from itertools import cycle, islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 from openauc.bench.trial import Job, Outcome
-from openauc.environment import cores
+from openauc.environment import cores, reuse_memory
 
 Work = Callable[[Job], Outcome]
 Execute = Callable[[Work, Iterable[Job]], Iterator[Outcome]]
 
 GRACE_SECONDS = 30.0
 """How long interrupted workers may take to save their checkpoints."""
+
+START_UP_DEATHS = 3
+"""A pool gives up when this many workers in a row are killed before they can take their job."""
 
 RETRIES = 3
 """How often Ray starts a job again whose worker or node died."""
@@ -52,8 +56,9 @@ def in_process(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
 def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> Execute:
     """Executor with ``workers`` processes on this machine, each of which does one job at a time.
 
-    A worker that dies takes only its own job with it, which becomes a failed outcome, and is replaced. When the
-    consumer stops, running trainings save their checkpoints; when this process dies, its workers end too.
+    A worker that dies takes only its own job with it, which becomes a failed outcome, and is replaced; where none can
+    start, ``ChildProcessError`` ends the whole. When the consumer stops, running trainings save their checkpoints; when
+    this process dies, its workers end too.
 
     Parameters
     ----------
@@ -74,6 +79,7 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
         waiting = iter(jobs)
         idle = [_Worker(work, place) for place in places]
         busy: dict[Any, _Worker] = {}
+        deaths = 0
         try:
             while True:
                 for job in islice(waiting, len(idle)):
@@ -85,7 +91,13 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
                 for connection in wait(busy):
                     outcome = busy[connection].receive()
                     if outcome is not None:
-                        idle.append(busy.pop(connection))
+                        worker = busy.pop(connection)
+                        idle.append(worker)
+                        deaths = 0 if worker.ready else deaths + 1
+                        if deaths == START_UP_DEATHS:
+                            raise ChildProcessError(
+                                f"no worker process can start: {deaths} times in a row, {outcome.results[0].error}"
+                            )
                         yield outcome
         finally:
             _stop([*idle, *busy.values()])
@@ -203,7 +215,7 @@ class _Worker:
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(self.work, other), daemon=True)
         # Set before it begins, because libraries look at their first import.
-        with _environment(self.environment):
+        with _environment(self.environment), _uninterrupted():
             self.process.start()
         other.close()
         self.started, self.ready = True, False
@@ -213,15 +225,15 @@ class _Worker:
         try:
             said: Outcome | _Word = self.connection.recv()
         except (EOFError, ConnectionError):
-            if not self.ready:
-                raise RuntimeError(
+            self.process.join()
+            code = self.process.exitcode or 0
+            if not self.ready and code >= 0:
+                # What it met there, the next one would meet as well.
+                raise ChildProcessError(
                     "a worker process could not start; its own message is above. A script that runs trials in several "
                     'processes must do so below `if __name__ == "__main__":`.'
                 ) from None
-            self.process.join()
-            return Outcome.failed(
-                self.job, _death(self.process.exitcode or 0), seconds=time.perf_counter() - self.begun
-            )
+            return Outcome.failed(self.job, _death(code, self.ready), seconds=time.perf_counter() - self.begun)
         if said is _Word.INTERRUPTED:
             raise KeyboardInterrupt("a worker process was interrupted.")
         if said is _Word.READY:
@@ -230,13 +242,32 @@ class _Worker:
         return said
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Start processes that never see Ctrl-C, which is for this one; here it waits until they have all they need."""
+    waiting: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.signal(number, lambda n, frame: waiting.append(n)) for number in numbers}
+    resource_tracker.ensure_running()  # not later, because it unblocks the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for caught in waiting:
+            signal.raise_signal(caught)
+
+
 def _serve(work: Work, connection: Connection) -> None:
     """Life of a worker: do jobs until a signal comes."""
-    # Ctrl-C is for the driver, which passes it on; a second signal would cut off the checkpoint.
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(KeyboardInterrupt, EOFError):
+        # The signals of a terminal are for the driver, which passes them on; a second one would cut off the checkpoint.
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        reuse_memory()
         connection.send(_Word.READY)
         while True:
             job = connection.recv()
@@ -269,10 +300,12 @@ def _stop(workers: list[_Worker]) -> None:
             process.join()
 
 
-def _death(code: int) -> str:
+def _death(code: int, ready: bool) -> str:
     how = f"exit code {code}" if code >= 0 else f"signal {-code}, {signal.Signals(-code).name}"
     hint = " Systems do this to a process when memory runs out." if code == -signal.SIGKILL else ""
-    return f"the worker process died ({how}); other trials went on, and this one can be retried.{hint}"
+    if ready:
+        return f"the worker process died ({how}); other trials went on, and this one can be retried.{hint}"
+    return f"the worker process died at its start ({how}); the trial can be retried.{hint}"
 
 
 def _ray() -> Any:

@@ -88,9 +88,6 @@ def rich_table(grid: Grid) -> Table:
     return table
 
 
-# --- words ----------------------------------------------------------------------------------------------
-
-
 def _legend(summary: Summary, best: str, second: str) -> Iterator[str]:
     cells = [cell for row in summary.rows for cell in row.cells]
     if any(cell.rank for cell in cells):
@@ -183,9 +180,6 @@ def _signed(value: float) -> str:
 
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-# --- formats --------------------------------------------------------------------------------------------
 
 
 def _text(summaries: Sequence[Summary]) -> str:

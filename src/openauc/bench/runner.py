@@ -9,27 +9,36 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol as Interface
+from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
+from openauc._validation import UNKNOWN
 from openauc.bench.executors import Execute, in_process
-from openauc.bench.store import PREDICTIONS, Claims, Store
+from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
+from openauc.features.scores import make_score
+from openauc.methods import build_method, load_method
 from openauc.methods.base import Method
 from openauc.metrics.ranking import ScoreDirectionWarning
+from openauc.metrics.table import METRICS
 from openauc.models import load_weights
 from openauc.predictions import Predictions
-from openauc.protocols import OpenSetData, get_protocol
-from openauc.training.loop import CHECKPOINT, LOG, WEIGHTS, TrainingInterrupted, build_method, limited, train
-from openauc.training.predict import predict
+from openauc.protocols import OpenSetData
+from openauc.training.loop import TrainingInterrupted, train
+from openauc.training.predict import Embedded, InferencePrecision, Part, embed, predictions_of
+from openauc.training.process import process_state
 
-FILES = (LOG, WEIGHTS, PREDICTIONS)
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+FILES = (LOG, WEIGHTS, PREDICTIONS, VALIDATION, *map(features_file, PARTS))
 
 
 class Watch(Interface):
@@ -65,6 +74,7 @@ def run(
     data_root: Path | None = None,
     execute: Execute = in_process,
     retry_failed: bool = False,
+    keep_features: bool = False,
     watch: Watch | None = None,
 ) -> list[TrialResult]:
     """Run what is missing of a list of trials; returns the results that are there in the end, in the list's order.
@@ -82,6 +92,8 @@ def run(
         Where to run: :func:`~openauc.bench.executors.in_process`, a process pool, or a Ray cluster.
     retry_failed
         Run trials again whose result is an error.
+    keep_features
+        Keep the features and logits of every part, so that scores asked for later need no second pass over the images.
     watch
         Told about progress.
 
@@ -100,7 +112,7 @@ def run(
     watch.planned(waiting, done)
     with ExitStack() as stack:
         claims = stack.enter_context(store.claims())
-        jobs = _jobs(store, waiting, claims, retry_failed=retry_failed, watch=watch)
+        jobs = _jobs(store, waiting, claims, retry_failed=retry_failed, keep_features=keep_features, watch=watch)
         outcomes = execute(partial(run_job, data_root=data_root), jobs)
         # A generator ends before the claims do, so that nobody trains what is no longer claimed.
         stack.callback(getattr(outcomes, "close", lambda: None))
@@ -116,125 +128,239 @@ def run(
     return [result for result in ended if result is not None]
 
 
-def run_trial(spec: TrialSpec, *, out: Path | str, data_root: Path | None = None) -> TrialResult:
-    """Load, train, predict, evaluate; files go to ``out``, where a checkpoint left by an earlier call is resumed.
+def run_trial(
+    spec: TrialSpec,
+    *,
+    out: Path | str,
+    data_root: Path | None = None,
+    keep_features: bool = False,
+    network: Network | None = None,
+) -> TrialResult:
+    """One trial, from its data to its metrics: load, train, embed, score, evaluate.
 
-    Whatever goes wrong becomes the result's ``error``.
+    Files go to ``out``, where a checkpoint left by an earlier call is resumed; `openauc train` and `openauc run` both
+    come here. Whatever goes wrong becomes the result's ``error``. Of several processes (``accelerate launch``) each
+    calls it, and the main one writes.
+
+    Parameters
+    ----------
+    spec, out
+        What to do, and the trial's folder.
+    data_root
+        Local mirror of the data; else ``OPENAUC_DATA``, else the Hub.
+    keep_features
+        Whether to write the features and logits of every part as well.
+    network
+        A training that several trials share; by default one of the trial's own, in its folder.
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    (result,) = _run_sharing((spec,), {spec.id: folder}, data_root)
-    return result
-
-
-def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
-    """Train once and test for every trial of the job, in the job's folder or a temporary one."""
-    with _workplace(job.folder) as parent:
-        folders = {spec.id: parent / spec.id for spec in job.specs}
-        for folder in folders.values():
-            folder.mkdir(parents=True, exist_ok=True)
-        results = _run_sharing(job.specs, folders, data_root)
-        return Outcome(job, results, {key: _packed(folder) for key, folder in folders.items()} if job.pack else {})
-
-
-def evaluate_test(predictions: Predictions, data: OpenSetData) -> tuple[Evaluation, dict[str, Evaluation]]:
-    """Evaluation against all unknown samples, and against each group of them where the split has groups."""
-    groups = {group: data.test_rows(group) for group in data.split.groups}
-    with warnings.catch_warnings():
-        # The direction of our own scores is not in doubt, even where a poor model falls below chance.
-        warnings.simplefilter("ignore", ScoreDirectionWarning)
-        whole = evaluate(*predictions)
-        return whole, {group: evaluate(*(column[rows] for column in predictions)) for group, rows in groups.items()}
-
-
-def _run_sharing(
-    specs: Sequence[TrialSpec], folders: Mapping[str, Path], data_root: Path | None
-) -> tuple[TrialResult, ...]:
-    """Results of trials that share one training, done in the folder of the first."""
+    network = network or Network(spec, folder, data_root=data_root)
     begin = time.perf_counter()
     try:
-        method, seconds = _trained(specs[0], folders[specs[0].id], data_root)
-    except Exception as error:
-        if isinstance(error, TrainingInterrupted):
-            raise
-        return Outcome.failed(Job(tuple(specs)), _told(error), seconds=time.perf_counter() - begin).results
-    return tuple(_tested(spec, method, folders[spec.id], data_root, seconds) for spec in specs)
-
-
-def _trained(spec: TrialSpec, folder: Path, data_root: Path | None) -> tuple[Method, float]:
-    """The trained method and the seconds its training took, earlier parts of a resumed one included."""
-    data = _loaded(spec, data_root)
-    if spec.train_images is not None:
-        data = limited(data, spec.train_images, seed=spec.seed)
-    method = build_method(
-        spec.method,
-        data,
-        spec.recipe,
-        backbone=spec.backbone,
-        width=spec.width,
-        seed=spec.seed,
-        method_args=spec.method_args,
-    )
-    if (folder / WEIGHTS).is_file() and not (folder / CHECKPOINT).is_file():
-        # A trial with the same training has left its network here.
-        load_weights(method, folder / WEIGHTS)
-        return method, 0.0
-    if spec.weights is not None:
-        load_weights(method, spec.weights, allow_missing_head=True)
-    history = train(method, data, spec.recipe, out=folder, seed=spec.seed, about=_about(spec))
-    return method, sum(row["seconds"] for row in history)
-
-
-def _tested(
-    spec: TrialSpec, method: Method, folder: Path, data_root: Path | None, training_seconds: float
-) -> TrialResult:
-    begin = time.perf_counter()
-    try:
-        data = _loaded(spec, data_root)
-        if spec.pseudo_unknown:
-            predictions = predict(method, data, spec.recipe, part="validation")
-            predictions.save(folder / PREDICTIONS)
-            evaluation, groups = evaluate_test(predictions, replace(data, split=data.split._replace(groups={})))
+        data = load_data(spec, data_root)
+        network.train()
+        trained = time.perf_counter()
+        held_out = network.predictions(spec, data, "validation") if spec.validation else None
+        if spec.pseudo_unknown and held_out is not None:
+            predictions, columns, groups = held_out, {}, {}
         else:
-            predictions = predict(method, data, spec.recipe)
-            predictions.save(folder / PREDICTIONS, extra=data.test_columns())
-            evaluation, groups = evaluate_test(predictions, data)
+            predictions, columns = network.predictions(spec, data, "test"), data.test_columns()
+            groups = {group: data.test_rows(group) for group in data.split.groups}
+        evaluation, by_group = _evaluated(predictions, groups)
+        parts: list[Part] = ["train"] if keep_features else []
+        parts += ["validation"] if keep_features and spec.validation else []
+        parts += ["test"] if keep_features and not spec.pseudo_unknown else []
+        kept = {part: network.embedded(spec, data, part) for part in parts}
+        if process_state().is_main_process:
+            predictions.save(folder / PREDICTIONS, extra=columns)
+            if held_out is not None and not spec.pseudo_unknown:
+                held_out.save(folder / VALIDATION)
+            for part, embedded in kept.items():
+                embedded.save(folder / features_file(part))
+    except TrainingInterrupted:
+        raise
     except Exception as error:
         return TrialResult(spec=spec, error=_told(error), seconds=time.perf_counter() - begin)
     return TrialResult(
         spec=spec,
         metrics=dict(evaluation.values),
         intervals={name: (interval.low, interval.high) for name, interval in evaluation.intervals.items()},
-        groups={group: dict(found.values) for group, found in groups.items()},
+        groups={group: dict(found.values) for group, found in by_group.items()},
         n_known=evaluation.n_known,
         n_unknown=evaluation.n_unknown,
-        predictions=f"trials/{spec.id}/{PREDICTIONS}",
-        seconds=training_seconds + time.perf_counter() - begin,
+        predictions=PREDICTIONS,
+        # A training counts for each trial that shares it, with the parts of it that an earlier process did.
+        seconds=network.seconds + time.perf_counter() - trained,
         # Sums over a batch are split among threads, so that their number can change the last digits.
         environment={**environment(), "threads": str(torch.get_num_threads())},
     )
 
 
-def _loaded(spec: TrialSpec, data_root: Path | None) -> OpenSetData:
-    return get_protocol(spec.protocol).load(
-        spec.split, root=data_root, validation=spec.validation, pseudo_unknown=spec.pseudo_unknown, seed=spec.seed
+class Network:
+    """A training that happens once, when it is first asked for, and what its network makes of the data.
+
+    Parameters
+    ----------
+    spec
+        Any of the trials that share the training.
+    folder
+        Where its checkpoint, log and weights are; weights found there are taken as they are, and so are features.
+    data_root
+        Local mirror of the data.
+    trackers
+        Of :func:`~openauc.training.loop.train`.
+    batch_size, precision
+        Of :func:`~openauc.training.predict.embed_images`.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        folder: Path,
+        *,
+        data_root: Path | None = None,
+        trackers: Sequence[str] = (),
+        batch_size: int | None = None,
+        precision: InferencePrecision = "fp32",
+    ) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.data_root = data_root
+        self.trackers = trackers
+        self.batch_size = batch_size
+        self.precision: InferencePrecision = precision
+        self.seconds = 0.0
+        self.method: Method | None = None
+        self._error: Exception | None = None
+        self._embedded: dict[tuple[object, ...], Embedded] = {}
+
+    def train(self) -> Method:
+        """The trained method, now or from before; a training that failed is not tried again."""
+        if self._error is not None:
+            raise self._error
+        try:
+            if self.method is None:
+                self._train()
+        except Exception as error:
+            self._error = error
+            raise
+        return cast(Method, self.method)
+
+    def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
+        """The triple of one part of the data by the score of a trial."""
+        method, score = self.train(), spec.score
+        kind = load_method(spec.method)
+        if score is None and type(method) is not kind:
+            score = kind.score
+        fits = score is not None and make_score(score).fits
+        training = self.embedded(spec, data, "train") if fits else None
+        return predictions_of(method, self.embedded(spec, data, part), score=score, training=training)
+
+    def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
+        """Features and logits of one part: once for all trials that look at the same images, or from an earlier run."""
+        key = (part, *_tested_on(spec)) if part == "test" else (part,)
+        if key not in self._embedded:
+            kept = self.folder / features_file(part)
+            if kept.is_file() and (part != "test" or _tested_on(spec) == _tested_on(self.spec)):
+                self._embedded[key] = Embedded.load(kept)
+            else:
+                self._embedded[key] = embed(
+                    self.train(), data, spec.recipe, part=part, precision=self.precision, batch_size=self.batch_size
+                )
+        return self._embedded[key]
+
+    def load(self, weights: Path, num_classes: int) -> None:
+        """Take the network from a file instead of training it."""
+        self.method = self._built(num_classes).to(process_state().device)
+        load_weights(self.method, weights)
+
+    def _built(self, num_classes: int) -> Method:
+        spec = self.spec
+        return build_method(
+            spec.method,
+            num_classes,
+            image_size=spec.recipe.image_size,
+            backbone=spec.backbone,
+            width=spec.width,
+            seed=spec.seed,
+            method_args=spec.method_args,
+        )
+
+    def _train(self) -> None:
+        spec = self.spec
+        data = load_data(spec, self.data_root)
+        if (self.folder / WEIGHTS).is_file() and not (self.folder / CHECKPOINT).is_file():
+            # The trial, or another one with the same training, has left its network here.
+            self.load(self.folder / WEIGHTS, data.num_classes)
+            return
+        method = self._built(data.num_classes)
+        if spec.weights is not None:
+            load_weights(method, spec.weights, allow_missing_head=True)
+        history = train(
+            method,
+            data,
+            spec.recipe,
+            out=self.folder,
+            seed=spec.seed,
+            precision=spec.precision,  # type: ignore[arg-type]  # checked by the spec
+            compile=spec.compile,
+            trackers=self.trackers,
+            about={**spec.training(), "class_names": data.class_names},
+        )
+        self.seconds = sum(row["seconds"] for row in history)
+        self.method = method
+
+
+def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
+    """Train once and test for every trial of the job, in the job's folder or a temporary one."""
+    with _workplace(job.folder) as parent:
+        folders = {spec.id: parent / spec.id for spec in job.specs}
+        first = folders[job.specs[0].id]
+        first.mkdir(parents=True, exist_ok=True)
+        network = Network(job.specs[0], first, data_root=data_root)
+        results = tuple(
+            run_trial(spec, out=folders[spec.id], data_root=data_root, keep_features=job.keep_features, network=network)
+            for spec in job.specs
+        )
+        return Outcome(job, results, {key: _packed(folder) for key, folder in folders.items()} if job.pack else {})
+
+
+def load_data(spec: TrialSpec, data_root: Path | None) -> OpenSetData:
+    """The data of a trial; nothing is read before it is asked for."""
+    data = spec.open_protocol().load(
+        spec.split,
+        root=data_root,
+        validation=spec.validation,
+        pseudo_unknown=spec.pseudo_unknown,
+        balanced=spec.balanced,
+        seed=spec.seed,
     )
+    return data if spec.train_images is None else data.limited(spec.train_images, seed=spec.seed)
 
 
-def _about(spec: TrialSpec) -> dict[str, object]:
-    """What weights and checkpoint remember: the spec, without what concerns only the test."""
-    protocol = get_protocol(spec.protocol)
-    facts = {key: value for key, value in spec.to_dict().items() if key not in ("protocol", "split", "recipe", "seed")}
-    return {
-        **facts,
-        "known_source": str(protocol.known_source),
-        "known_classes": list(protocol.splits[spec.split].known),
-        "training_id": spec.training_id,
-    }
+def _evaluated(
+    predictions: Predictions, groups: Mapping[str, NDArray[np.int64]]
+) -> tuple[Evaluation, dict[str, Evaluation]]:
+    """Evaluation against all unknown samples, and against each group; without unknown samples, of the classes alone."""
+    metrics = METRICS
+    if not (predictions.y_true == UNKNOWN).any():
+        metrics = {"closed_set_accuracy": METRICS["closed_set_accuracy"]}
+    with warnings.catch_warnings():
+        # The direction of our own scores is not in doubt, even where a poor model falls below chance.
+        warnings.simplefilter("ignore", ScoreDirectionWarning)
+        whole = evaluate(*predictions, metrics=metrics)
+        return whole, {group: evaluate(*(column[rows] for column in predictions)) for group, rows in groups.items()}
 
 
 def _jobs(
-    store: Store, waiting: Sequence[TrialSpec], claims: Claims, *, retry_failed: bool, watch: Watch
+    store: Store,
+    waiting: Sequence[TrialSpec],
+    claims: Claims,
+    *,
+    retry_failed: bool,
+    keep_features: bool,
+    watch: Watch,
 ) -> Iterator[Job]:
     """Claim one training after the other, each when it is asked for, and say what is left to do of it."""
     sharing: dict[str, list[TrialSpec]] = defaultdict(list)
@@ -253,10 +379,13 @@ def _jobs(
         for spec in left:
             store.open(spec)
         if key in trained and trained[key] != left[0]:
-            for name in (WEIGHTS, LOG):
+            names = [WEIGHTS, LOG, features_file("train"), features_file("validation")]
+            if _tested_on(trained[key]) == _tested_on(left[0]):
+                names.append(features_file("test"))
+            for name in names:
                 store.copy(name, trained[key], left[0])
         watch.started(left)
-        yield Job(tuple(left), str(store.trials))
+        yield Job(tuple(left), str(store.trials), keep_features=keep_features)
 
 
 def _trained_before(store: Store) -> dict[str, TrialSpec]:
@@ -268,6 +397,11 @@ def _trained_before(store: Store) -> dict[str, TrialSpec]:
     }
 
 
+def _tested_on(spec: TrialSpec) -> tuple[object, ...]:
+    """Equal for trials with the same test images."""
+    return spec.protocol, spec.split, spec.balanced, spec.balanced and spec.seed
+
+
 def _is_missing(result: TrialResult | None, retry_failed: bool) -> bool:
     return result is None or (retry_failed and result.error is not None)
 
@@ -276,11 +410,10 @@ def _keep(store: Store, outcome: Outcome) -> None:
     first = outcome.job.specs[0]
     for result in outcome.results:
         files = outcome.files.get(result.spec.id)
-        if result.spec != first and files is None and result.error is None:
-            store.copy(LOG, first, result.spec)
+        if result.spec != first and result.error is None:
+            for name in (LOG, WEIGHTS):
+                store.copy(name, first, result.spec)
         store.save(result, files)
-    if all(result.error is None for result in outcome.results):
-        (store.folder(first) / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _packed(folder: Path) -> dict[str, bytes]:

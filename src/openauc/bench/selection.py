@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from openauc._validation import check_choice
 from openauc.bench.trial import TrialResult, TrialSpec
-from openauc.training.recipe import FIELDS, RECIPES, Recipe, recipe_for
+from openauc.protocols import get_protocol
+from openauc.recipe import FIELDS, Recipe
 
 Conditions = Mapping[str, tuple[str, ...]]
 """Field -> the values it may take, as text."""
@@ -69,27 +70,29 @@ def matches(spec: TrialSpec, conditions: Conditions) -> bool:
 def field_of(spec: TrialSpec, key: str) -> Any:
     """Value of a field of the spec, of its recipe or of the method's options; None for an option left out."""
     if key == "recipe":
-        return named_recipe(spec.recipe, spec.protocol, spec.method)[0]
+        return named_recipe(spec.recipe, spec.protocol)[0]
     if key in spec.method_args:
         return spec.method_args[key]
     return getattr(spec.recipe, key, None) if key in FIELDS else getattr(spec, key, None)
 
 
 @lru_cache(maxsize=4096)
-def named_recipe(recipe: Recipe, protocol: str, method: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """Name of the recipe of that length this one is, or is nearest to, and the fields where it differs.
+def named_recipe(recipe: Recipe, protocol: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """Name of the protocol's recipe of that length this one is, or is nearest to, and the fields where it differs.
 
-    >>> named_recipe(recipe_for("plus", "mnist", epochs=12, momentum=0.8), "mnist", "openauc")
+    A protocol whose file is gone, or from elsewhere, has none, and everything that is not at its default is told.
+
+    >>> from openauc.protocols import PROTOCOLS
+    >>> named_recipe(PROTOCOLS["mnist"].recipes["plus"].scaled(12).changed(momentum=0.8), "mnist")
     ('plus', (('momentum', 0.8),))
     """
-    known: dict[str, Recipe] = {
-        name: recipe_for(name, protocol, method, epochs=recipe.epochs)
-        for name, by_protocol in RECIPES.items()
-        if protocol in by_protocol
-    }
+    try:
+        known = dict(get_protocol(protocol).recipes)
+    except (OSError, ValueError):
+        known = {"own": Recipe()}
     differing = {
         name: tuple((key, getattr(recipe, key)) for key in FIELDS if getattr(recipe, key) != getattr(candidate, key))
-        for name, candidate in (known or {"own": Recipe(epochs=recipe.epochs)}).items()
+        for name, candidate in ((name, found.scaled(recipe.epochs)) for name, found in known.items())
     }
     return min(differing.items(), key=lambda item: len(item[1]))
 

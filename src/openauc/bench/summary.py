@@ -6,6 +6,7 @@ the row's label says what it is.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +32,7 @@ from openauc.bench.variants import (
     variants_of,
 )
 from openauc.metrics.table import METRICS
-from openauc.protocols import PROTOCOLS, get_protocol
+from openauc.protocols import PROTOCOLS
 from openauc.uncertainty import Interval, holm
 
 
@@ -66,7 +67,7 @@ class Cell:
     n_trials, n_seeds, n_splits, n_distinct
         Finished trials, their seeds, splits, and splits with different known classes.
     failed, missing
-        Trials that ended in an error; trials that were asked for and have no result.
+        Trials that ended in an error; trials that were asked for and have no result, or none that is a number.
     rank
         1 for the best and 2 for the next mean of the column, among rows that have every split of the column.
     paired
@@ -177,6 +178,11 @@ def summarise(
     trials = scored_trials(results, planned)
     if not trials:
         raise ValueError("there is no result to summarise; run some trials first.")
+    finished = [trial.finished for trial in trials if trial.finished]
+    if finished and not any(metric in result.metrics for result in finished):
+        raise ValueError(
+            f"no trial has {metric!r}; compute it from the stored predictions (`openauc table STORE --recompute`)."
+        )
     variants = variants_of(trials)
     if baseline is not None:
         baseline = find_baseline(baseline, variants)
@@ -197,20 +203,19 @@ def summarise(
         baseline=baseline,
         columns=tuple(cells),
         rows=rows,
-        notes=tuple(_notes(trials, cells)),
+        notes=tuple(_notes(trials, cells, metric)),
     )
 
 
-# --- columns and cells ----------------------------------------------------------------------------------
-
-
 def _columns(trials: Iterable[Scored]) -> list[Column]:
-    """Protocols in the order of ``PROTOCOLS``, each followed by its groups."""
+    """Protocols in the order of ``PROTOCOLS``, then those of one's own, each followed by its groups."""
     groups: dict[Column, dict[str, None]] = defaultdict(dict)
     for trial in trials:
         groups[trial.scored_on] |= dict.fromkeys(trial.finished.groups if trial.finished else ())
-    protocols = list(PROTOCOLS)
-    ordered = sorted(groups, key=lambda c: (c.held_out > 0, protocols.index(c.protocol), c.held_out))
+    places = {name: place for place, name in enumerate(PROTOCOLS)}
+    ordered = sorted(
+        groups, key=lambda c: (c.held_out > 0, places.get(c.protocol, len(places)), c.protocol, c.held_out)
+    )
     return [column._replace(group=group) for column in ordered for group in (None, *groups[column])]
 
 
@@ -244,27 +249,23 @@ def _column_cells(
 
 
 def _values(trials: Iterable[Scored], group: str | None, metric: str) -> Values:
-    values = {}
-    for trial in trials:
-        if (result := trial.finished) is None:
-            continue
-        metrics = result.metrics if group is None else result.groups.get(group, {})
-        if metric not in metrics:
-            where = "" if group is None else f" for group {group!r}"
-            raise ValueError(
-                f"trial {trial.spec.id} has no {metric!r}{where}; recompute it from the stored predictions "
-                "(`openauc table STORE --recompute`)."
-            )
-        values[trial.spec.split, trial.spec.seed] = metrics[metric]
-    return values
+    found = {(t.spec.split, t.spec.seed): _value(t.finished, group, metric) for t in trials if t.finished}
+    return {place: value for place, value in found.items() if value is not None}
+
+
+def _value(result: TrialResult, group: str | None, metric: str) -> float | None:
+    """What was stored, if it is a finite number."""
+    value = (result.metrics if group is None else result.groups.get(group, {})).get(metric, math.nan)
+    return value if math.isfinite(value) else None
 
 
 def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: str, level: float) -> Cell:
     if not trials:
         return Cell()
+    failed = sum(trial.result is not None and trial.result.error is not None for trial in trials)
     counts = Cell(
-        failed=sum(trial.result is not None and trial.result.error is not None for trial in trials),
-        missing=sum(trial.result is None for trial in trials),
+        failed=failed,
+        missing=len(trials) - failed - len(values),
         paper=None if column.held_out else published(trials[0].spec.method, column.protocol, metric, column.group),
         settings=", ".join(trials[0].settings.values()),
     )
@@ -290,20 +291,17 @@ def _by_distinct_split(protocol: str, values: Values) -> list[float]:
     by_split: dict[int, list[float]] = defaultdict(list)
     for (split, _), value in values.items():
         by_split[split].append(value)
-    first = _first_of_equal_splits(protocol)
+    first = {other: one for one, other in reversed(_equal_splits(protocol))}
     by_classes: dict[int, list[float]] = defaultdict(list)
     for split, sample in sorted(by_split.items()):
-        by_classes[first[split]].append(float(np.mean(sample)))
+        by_classes[first.get(split, split)].append(float(np.mean(sample)))
     return [float(np.mean(sample)) for sample in by_classes.values()]
 
 
 @lru_cache
-def _first_of_equal_splits(protocol: str) -> tuple[int, ...]:
-    """For each split the first one with the same known classes."""
-    first = list(range(len(get_protocol(protocol).splits)))
-    for one, other in get_protocol(protocol).duplicate_splits():
-        first[other] = first[one]
-    return tuple(first)
+def _equal_splits(protocol: str) -> tuple[tuple[int, int], ...]:
+    """Pairs of splits with the same known classes; those of a file are taken to differ."""
+    return PROTOCOLS[protocol].duplicate_splits() if protocol in PROTOCOLS else ()
 
 
 def _compare(column: Column, values: Values, baseline: Values, level: float) -> Paired | None:
@@ -359,10 +357,7 @@ def _mean_cell(cells: Sequence[Cell], splits: Sequence[int]) -> Cell:
     )
 
 
-# --- notes ----------------------------------------------------------------------------------------------
-
-
-def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]]) -> Iterable[str]:
+def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]], metric: str) -> Iterable[str]:
     filled = {
         column: [cell for cell in by_label.values() if cell.n_trials]
         for column, by_label in cells.items()
@@ -373,7 +368,7 @@ def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]])
     printed = {column.protocol for column, found in filled.items() if any(cell.paper for cell in found)}
     for text in dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed):
         yield f"The paper: {text}."
-    yield from _trouble_notes(trials)
+    yield from _trouble_notes(trials, metric)
     yield from _environment_notes(trials)
 
 
@@ -386,8 +381,7 @@ def _size_notes(filled: Mapping[Column, Sequence[Cell]]) -> Iterable[str]:
     for column, found in filled.items():
         fewer = [cell for cell in found if cell.n_distinct < cell.n_splits]
         if fewer and column.group is None:
-            pairs = get_protocol(column.protocol).duplicate_splits()
-            equal = ", ".join(f"{one} and {other}" for one, other in pairs)
+            equal = ", ".join(f"{one} and {other}" for one, other in _equal_splits(column.protocol))
             yield (
                 f"{column.label}: splits {equal} have the same known classes, so {_span(c.n_splits for c in fewer)} "
                 f"splits count as {_span(c.n_distinct for c in fewer)}."
@@ -447,10 +441,17 @@ def _explained(trials: Sequence[Scored], name: str) -> str:
 _MOST_ERRORS = 5
 
 
-def _trouble_notes(trials: Sequence[Scored]) -> Iterable[str]:
+def _trouble_notes(trials: Sequence[Scored], metric: str) -> Iterable[str]:
     missing = sum(trial.result is None for trial in trials)
     if missing:
         yield f"Trials without a result: {missing:,} of {len(trials):,}."
+    without = [t.spec.id for t in trials if t.finished and _lacks(t.finished, metric)]
+    if without:
+        more = f" and {len(without) - 1:,} more" if len(without) > 1 else ""
+        yield (
+            f"{without[0]}{more}: {metric} is missing or not a finite number, which counts as missing; "
+            "`openauc table STORE --recompute` computes it from the predictions."
+        )
     errors: dict[str, list[Scored]] = defaultdict(list)
     for trial in trials:
         if trial.result is not None and trial.result.error is not None:
@@ -464,6 +465,10 @@ def _trouble_notes(trials: Sequence[Scored]) -> Iterable[str]:
         yield f"{failed[0].spec.id}{more}: {line}"
     if len(by_size) > _MOST_ERRORS:
         yield f"Other errors: {len(by_size) - _MOST_ERRORS:,}."
+
+
+def _lacks(result: TrialResult, metric: str) -> bool:
+    return any(_value(result, group, metric) is None for group in (None, *result.groups))
 
 
 _ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")

@@ -1,4 +1,7 @@
-"""What to train and test, and what came of it: plain data with an identity, no torch."""
+"""What to train and test, and what came of it: plain data with an identity.
+
+Nothing here needs torch, except filling in a method's defaults and telling which trainings are the same.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,20 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from openauc._validation import check_choice, check_fraction
-from openauc.protocols import PROTOCOLS, get_protocol
-from openauc.training.recipe import Recipe, default_backbone, published_recipe, recipe_for
+from openauc.features.scores import SCORES
+from openauc.methods import load_method, recipe_for
+from openauc.protocols import PROTOCOLS, Protocol, get_protocol, is_protocol_file
+from openauc.recipe import Recipe
 
 Scalar = str | int | float | bool | None
+
+
+SETTABLE = ("backbone", "width", "weights", "train_images", "pseudo_unknown", "balanced", "precision", "compile")
+"""Fields of a trial that have no option of their own on the command line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +33,7 @@ class TrialSpec:
     Parameters
     ----------
     protocol, split
-        Which classes are known, see ``openauc list protocols``.
+        Which classes are known, see ``openauc list protocols``; or a JSON file of one's own.
     method, method_args
         Name of the method and its options; those left out keep the method's defaults.
     backbone, width
@@ -40,6 +50,14 @@ class TrialSpec:
         A share of each known class, and a number of whole known classes, held out of training. With
         ``pseudo_unknown`` the trial is scored on what was held out, its held-out classes as unknowns, and the test
         part stays closed: this is how options are chosen.
+    score
+        Name in ``SCORES``, None for the method's own. It is no part of the training: one network serves many scores.
+    balanced
+        Test on as many known as unknown images.
+    precision, compile
+        Autocast of the training's forward pass, ``fp32``, ``bf16`` or ``fp16``; whether to compile the backbone.
+    protocol_hash
+        Of a protocol's file, so that the file is not changed unseen; None for a protocol by name.
 
     Examples
     --------
@@ -64,14 +82,22 @@ class TrialSpec:
     weights: str | None = None
     validation: float = 0.0
     pseudo_unknown: int = 0
+    score: str | None = None
+    balanced: bool = False
+    precision: str = "fp32"
+    compile: bool = False
+    protocol_hash: str | None = None
 
     def __post_init__(self) -> None:
-        # By name only: a file may change between the trials that name it.
-        count = len(PROTOCOLS[check_choice("protocol", self.protocol, PROTOCOLS)].splits)
-        if not 0 <= self.split < count:
-            raise ValueError(f"{self.protocol} has no split {self.split}; it has 0 to {count - 1}.")
+        if not is_protocol_file(self.protocol):
+            count = len(PROTOCOLS[check_choice("protocol", self.protocol, PROTOCOLS)].splits)
+            if not 0 <= self.split < count:
+                raise ValueError(f"{self.protocol} has no split {self.split}; it has 0 to {count - 1}.")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected an integer from 0 upwards.")
+        if self.score is not None:
+            check_choice("score", self.score, SCORES)
+        check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         check_fraction("validation", self.validation, zero=True, one=False)
         for name, value in self.method_args.items():
             if not isinstance(value, str | int | float | bool | None):
@@ -92,13 +118,20 @@ class TrialSpec:
         backbone: str | None = None,
         **more: Any,
     ) -> TrialSpec:
-        """Spec with what the papers leave no choice about filled in.
+        """Spec with what protocol and method leave no choice about filled in.
 
-        ``recipe`` is ``"plain"``, ``"plus"`` or a recipe, by default the one the method was published with;
-        ``epochs`` scales it; without ``backbone`` it is the papers'. ``more`` are the other fields.
+        ``recipe`` is the name of one of the protocol's recipes or a recipe, by default the protocol's own or the one
+        the method was published with; ``epochs`` scales it; without ``backbone`` it is the papers', without ``width``
+        the protocol's. ``more`` are the other fields.
         """
+        if is_protocol_file(protocol):
+            protocol = str(Path(protocol).resolve())
+            more["protocol_hash"] = _hash_of(protocol)
+        chosen = get_protocol(protocol)
+        if not 0 <= split < len(chosen.splits):
+            raise ValueError(f"{protocol} has no split {split}; it has 0 to {len(chosen.splits) - 1}.")
         if not isinstance(recipe, Recipe):
-            recipe = recipe_for(recipe or published_recipe(method), protocol, method, epochs=epochs)  # type: ignore[arg-type]
+            recipe = recipe_for(recipe, protocol, method, epochs=epochs)
         elif epochs is not None:
             raise ValueError("epochs scales a named recipe; a recipe of your own already has its epochs.")
         return cls(
@@ -106,22 +139,49 @@ class TrialSpec:
             split=split,
             method=method,
             recipe=recipe,
-            backbone=backbone or default_backbone(method, recipe.image_size),
-            **more,
+            backbone=backbone or load_method(method).default_backbone(recipe.image_size),
+            **{"width": chosen.width, **more},
         )
+
+    @property
+    def protocol_name(self) -> str:
+        """The protocol's name, that of its file without folder and suffix."""
+        return Path(self.protocol).stem if is_protocol_file(self.protocol) else self.protocol
 
     @property
     def id(self) -> str:
         """Readable prefix and a hash of everything; the name of the trial's folder."""
-        return f"{self.protocol}-{self.split}-{self.method}-s{self.seed}-{_digest(_essential(self))}"
+        return f"{self.protocol_name}-{self.split}-{self.method}-s{self.seed}-{_digest(_essential(self))}"
 
     @property
     def training_id(self) -> str:
-        """Equal for specs that train the same network, as CIFAR+10 and CIFAR+50 do; they differ in the test only."""
+        """Equal for specs that train the same network; they differ in the test or the score only."""
+        facts = self.training()
+        return f"{facts['method']}-s{self.seed}-{_digest(facts)}"
+
+    def training(self) -> dict[str, Any]:
+        """Everything about the spec that the trained network depends on.
+
+        CIFAR+10 and CIFAR+50 agree in it, for they differ in unknown classes alone; so do Softmax and CE+ under one
+        recipe, for they differ in their score.
+        """
         facts = _essential(self)
-        protocol = get_protocol(facts.pop("protocol"))
-        known = protocol.splits[facts.pop("split")].known
-        return f"{self.method}-s{self.seed}-{_digest({**facts, 'source': str(protocol.known_source), 'known': known})}"
+        for name in ("score", "balanced"):
+            facts.pop(name, None)
+        facts["method"] = vars(load_method(self.method)).get("trained_as") or self.method
+        if self.protocol_hash is None:
+            protocol = get_protocol(facts.pop("protocol"))
+            facts |= {"source": str(protocol.known_source), "known": protocol.splits[facts.pop("split")].known}
+        return facts
+
+    def open_protocol(self) -> Protocol:
+        """The protocol; a file that is no longer what it was when the trial was planned is refused."""
+        if self.protocol_hash is not None and _hash_of(self.protocol) != self.protocol_hash:
+            raise ValueError(
+                f"{self.protocol} has changed since this trial was planned; undo the change to go on with it, or plan "
+                "the trial anew, in another folder."
+            )
+        return get_protocol(self.protocol)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready mapping of every field; :meth:`from_dict` reads it back to an equal spec."""
@@ -138,7 +198,7 @@ class TrialResult:
     """What came of a trial: metrics with intervals, or an error.
 
     ``groups`` holds the metrics against one group of unknown classes each, as CUB's easy, medium and hard;
-    ``predictions`` is the file they can be recomputed from, relative to the store.
+    ``predictions`` is the file in the trial's folder that they can be recomputed from.
     """
 
     spec: TrialSpec
@@ -173,6 +233,7 @@ class Job(NamedTuple):
     specs: tuple[TrialSpec, ...]
     folder: str | None = None
     pack: bool = False
+    keep_features: bool = False
 
 
 class Outcome(NamedTuple):
@@ -189,8 +250,20 @@ class Outcome(NamedTuple):
 
 
 def _essential(spec: TrialSpec) -> dict[str, Any]:
-    """Fields that are not at their default, so that a field added one day leaves old identities alone."""
-    return {**_changed(spec), "recipe": _changed(spec.recipe)}
+    """Fields that are not at their default, so that a field added one day leaves old identities alone.
+
+    A protocol's file is known by its content, wherever it lies.
+    """
+    facts = {**_changed(spec), "recipe": _changed(spec.recipe)}
+    if spec.protocol_hash is not None:
+        del facts["protocol"]
+    return facts
+
+
+def _hash_of(file: str) -> str:
+    if not Path(file).is_file():
+        raise FileNotFoundError(f"there is no protocol file {file}; a trial needs the one it was planned with.")
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
 def _changed(item: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from openauc._validation import check_choice
 from openauc.bench.paper import METHODS
 from openauc.bench.selection import named_recipe
 from openauc.bench.trial import TrialResult, TrialSpec
-from openauc.training.recipe import default_backbone
 
 
 class Column(NamedTuple):
@@ -57,7 +56,7 @@ def scored_trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) 
     candidates: list[tuple[TrialSpec, TrialResult | None]] = [(spec, None) for spec in planned]
     candidates += ((result.spec, result) for result in results)
     for spec, result in candidates:
-        settings, scored_on = _settings(spec), Column(spec.protocol, spec.pseudo_unknown)
+        settings, scored_on = _settings(spec), Column(spec.protocol_name, spec.pseudo_unknown)
         key = (scored_on, spec.split, spec.method, spec.seed, *settings.items())
         if key not in found or not (found[key].finished and result is not None and result.error):
             found[key] = Scored(spec, result, settings, scored_on)
@@ -72,19 +71,28 @@ ARGUMENT = "method_args."
 
 def _settings(spec: TrialSpec) -> dict[str, str]:
     """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
-    recipe, changed = named_recipe(spec.recipe, spec.protocol, spec.method)
+    recipe, changed = named_recipe(spec.recipe, spec.protocol)
     settings = {f"{ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
     settings["recipe"] = recipe
     settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
     settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
     settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
     settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
-    if spec.backbone != default_backbone(spec.method, spec.recipe.image_size):
-        settings["backbone"] = spec.backbone
+    settings["backbone"] = spec.backbone
+    if spec.score is not None:
+        settings["score"] = f"score {spec.score}"
     if spec.weights is not None:
         settings["weights"] = f"weights {spec.weights}"
     if spec.validation:
         settings["validation"] = f"{spec.validation:.4g} of the training part held out"
+    if spec.balanced:
+        settings["balanced"] = "balanced test part"
+    if spec.precision != "fp32":
+        settings["precision"] = spec.precision
+    if spec.compile:
+        settings["compile"] = "compiled"
+    if spec.protocol_hash is not None:
+        settings["protocol"] = f"protocol file {spec.protocol_hash}"
     return settings
 
 

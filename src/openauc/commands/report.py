@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from openauc._validation import read_label
 from openauc.commands.scoring import (
     LabelColumn,
     Level,
@@ -18,7 +20,6 @@ from openauc.commands.scoring import (
     ScoreColumn,
     Seed,
     UnknownLabel,
-    as_label,
     load_file,
     model_names,
 )
@@ -39,7 +40,7 @@ def report(
     baseline: Annotated[str | None, typer.Option(help="Of a store: method to compare others with.")] = None,
     class_names: Annotated[
         Path | None,
-        typer.Option(help="Names of the classes: .json with {label: name} or [name, ...], or text, one per line."),
+        typer.Option(help="Names of the classes: .json with {label: name} or \\[name, ...], or text, one per line."),
     ] = None,
     origin_column: Annotated[
         str | None,
@@ -57,6 +58,7 @@ def report(
     seed: Seed = 0,
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store."""
+    from openauc._files import is_stream, write_text
     from openauc.predictions import read_columns
     from openauc.report import predictions_report, write_report
 
@@ -67,8 +69,6 @@ def report(
         target = out or folders[0] / REPORT
         write_report(folders[0], target, baseline=baseline, level=level)
     else:
-        from openauc._files import write_text
-
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
         page = predictions_report(
@@ -83,12 +83,12 @@ def report(
             level=level,
             rng=seed,
             n_replicates=replicates,
-            unknown_label=as_label(unknown_label),
+            unknown_label=read_label(unknown_label),
             flipped=lower_is_unknown,
             command=shlex.join(["openauc", *sys.argv[1:]]),
         )
         write_text(target, page)
-    typer.echo(f"wrote {target}")
+    typer.echo(f"wrote {target}", err=is_stream(target))  # the page itself may be going to the output
 
 
 def _read_names(file: Path) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _read_names(file: Path) -> dict[str, str]:
     return {str(label): str(name) for label, name in found.items()}
 
 
-def _origin(columns: dict[str, Any], name: str, file: Path) -> Any:
+def _origin(columns: Mapping[str, Any], name: str, file: Path) -> Any:
     if name not in columns:
         raise ValueError(f"{file} has no column {name!r}; it has {', '.join(map(repr, columns))}.")
     return columns[name]

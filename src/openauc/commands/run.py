@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from openauc._files import write_text
-from openauc.commands.learning import DataRoot, assignments, require_torch
 from openauc.commands.report import REPORT
 from openauc.commands.table import show
+from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
     from openauc.bench.executors import Execute
@@ -39,6 +39,7 @@ def run(
     scratch: Annotated[Path | None, typer.Option(help="Folder that all Ray nodes see, for checkpoints.")] = None,
     only: Annotated[str | None, typer.Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List trials and cost, run nothing.")] = False,
+    keep: Keep = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
     budget: Annotated[str | None, typer.Option(help="Size, where the benchmark has several: paper, cpu.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds per trial.")] = None,
@@ -72,7 +73,13 @@ def run(
     try:
         with _terminable(), _watch(cost) as watch:
             results = run_all(
-                specs, out=out, data_root=data_root, execute=execute, retry_failed=retry_failed, watch=watch
+                specs,
+                out=out,
+                data_root=data_root,
+                execute=execute,
+                retry_failed=retry_failed,
+                keep_features=bool(keep),
+                watch=watch,
             )
     except KeyboardInterrupt:
         typer.echo(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
@@ -87,7 +94,7 @@ def _local(jobs: int | None, threads: int) -> Execute:
     import torch
 
     from openauc.bench.executors import in_process, process_pool
-    from openauc.environment import cores
+    from openauc.environment import cores, reuse_memory
 
     for option, value in (("--jobs", jobs), ("--threads", threads)):
         if value is not None and value < 1:
@@ -97,6 +104,7 @@ def _local(jobs: int | None, threads: int) -> Execute:
     if workers > 1:
         return process_pool(workers, threads=threads, gpus=gpus)
     torch.set_num_threads(threads)
+    reuse_memory()
     return in_process
 
 

@@ -6,18 +6,22 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from openauc._validation import check_choice, read_label
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from openauc.audit import Audit
     from openauc.evaluation import Evaluation
     from openauc.metrics.legacy import LegacyRow
-    from openauc.metrics.operating import OperatingPoint
+    from openauc.metrics.operating import Costs, OperatingPoint
     from openauc.predictions import Predictions
     from openauc.uncertainty import Comparison
 
@@ -36,7 +40,7 @@ Json = Annotated[
     typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON."),
 ]
 Level = Annotated[float, typer.Option(help="Level of the intervals.")]
-Seed = Annotated[int, typer.Option(help="Seed of bootstrap and permutations.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of bootstrap and permutations.")]
 Replicates = Annotated[int, typer.Option(help="Bootstrap replicates.")]
 
 
@@ -71,10 +75,10 @@ def evaluate(
     from openauc.metrics.table import standard_metrics
 
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
-    label = as_label(unknown_label)
+    label = read_label(unknown_label)
+    models = [load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files]
     results: dict[str, dict[str, Any]] = {}
-    for file in files:
-        predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+    for file, predictions in zip(files, models, strict=True):
         evaluation = evaluate_triple(
             *predictions, metrics=metrics, level=level, rng=seed, n_replicates=replicates, unknown_label=label
         )
@@ -94,12 +98,11 @@ def evaluate(
         from openauc._files import write_text
         from openauc.report import predictions_report
 
-        models = {
-            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
-            for name, file in zip(model_names(files), files, strict=True)
-        }
         page = predictions_report(
-            models,
+            dict(zip(model_names(files), models, strict=True)),
+            ties=ties,
+            max_ofpr=max_ofpr,
+            min_ofpr=min_ofpr,
             level=level,
             rng=seed,
             n_replicates=replicates,
@@ -141,7 +144,7 @@ def compare(
         level=level,
         rng=seed,
         n_replicates=replicates,
-        unknown_label=as_label(unknown_label),
+        unknown_label=read_label(unknown_label),
     )
     if json_out != "-":
         _show_comparison(comparison)
@@ -162,14 +165,14 @@ def audit(
     from openauc.audit import audit as audit_triple
 
     predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
-    result = audit_triple(*predictions, threshold=threshold, unknown_label=as_label(unknown_label))
+    result = audit_triple(*predictions, threshold=threshold, unknown_label=read_label(unknown_label))
     if json_out != "-":
         _show_audit(result)
     _write_json(json_out, result.to_dict())
 
 
 def threshold(
-    file: OneFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
     target: Annotated[
         str,
         typer.Option(
@@ -194,45 +197,78 @@ def threshold(
     unknown_label: UnknownLabel = "-1",
     lower_is_unknown: LowerIsUnknown = False,
 ) -> None:
-    """Choose a rejection threshold on a file of validation predictions."""
-    from openauc.metrics.operating import TARGETS, Costs, choose_threshold
+    """Choose a rejection threshold on a file of validation predictions, or on the validation part of a training.
+
+    Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
+    """
+    from openauc._files import write_text
+    from openauc._trial_files import THRESHOLD, VALIDATION
+    from openauc.metrics.operating import TARGETS, choose_threshold
 
     name, _, share = target.partition("=")
     if name not in TARGETS:
         raise ValueError(f"--target {target!r} is unknown; expected one of {', '.join(TARGETS)}.")
+    if name in ("known_acceptance", "unknown_recall") and not share:
+        raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
+    run = file if file.is_dir() else None
+    if run is not None:
+        file = run / VALIDATION
+        if not file.is_file():
+            raise ValueError(
+                f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
+                "samples that neither training nor test has seen, or name a file of such predictions."
+            )
     predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]
         value=_number("--target", target) if share else None,
         confidence=confidence,
-        costs=Costs(**{c.partition("=")[0]: _number("--cost", c) for c in cost}) if cost else None,
-        unknown_label=as_label(unknown_label),
+        costs=_costs(cost) if cost else None,
+        unknown_label=read_label(unknown_label),
     )
     if json_out != "-":
         _show_point(point, flipped=lower_is_unknown)
     _write_json(json_out, point.to_dict())
-
-
-# --- reading options ------------------------------------------------------------------------------------
+    if run is not None:
+        write_text(run / THRESHOLD, json.dumps(point.to_dict(), indent=1) + "\n")
+        if json_out != "-":
+            print(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
 
 
 def load_file(
     file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool
 ) -> Predictions:
-    from openauc.predictions import Predictions
+    """The samples of ``file``, at least one; columns by other names end in the options to add."""
+    from openauc.predictions import MissingColumns, Predictions
 
-    return Predictions.load(
-        file,
-        label_column=label_column,
-        pred_column=pred_column,
-        score_column=score_column,
-        lower_is_unknown=lower_is_unknown,
-    )
+    try:
+        predictions = Predictions.load(
+            file,
+            label_column=label_column,
+            pred_column=pred_column,
+            score_column=score_column,
+            lower_is_unknown=lower_is_unknown,
+        )
+    except MissingColumns as error:
+        options = {f"--{name.replace('_', '-')}": value for name, value in error.guess.items()}
+        if lower_is_unknown:
+            options.pop("--lower-is-unknown", None)
+        words = (
+            option if value is True else f"{option} {shlex.quote(str(value))}" for option, value in options.items()
+        )
+        raise ValueError(f"{error.sentence} Likely: {' '.join(words)}" if options else error.sentence) from error
+    if len(predictions.y_true) == 0:
+        raise ValueError(f"{file} holds no sample, only the names of its columns; expected one row per sample.")
+    return predictions
 
 
-def as_label(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdigit() else text
+def _costs(assignments: list[str]) -> Costs:
+    from openauc.metrics.operating import Costs
+
+    names = [field.name for field in fields(Costs)]
+    numbers = {assignment: _number("--cost", assignment) for assignment in assignments}
+    return Costs(**{check_choice("--cost", text.partition("=")[0], names): x for text, x in numbers.items()})
 
 
 def _number(option: str, assignment: str) -> float:
@@ -265,20 +301,19 @@ def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
         write_text(target, text)
 
 
-# --- printing -------------------------------------------------------------------------------------------
-
-
 def _console() -> Console:
+    """Names of files and classes are shown as they are, brackets and colons included."""
     from rich.console import Console
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=120)
+    width = None if Console().is_terminal else 120
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
+def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], caption: str = "") -> None:
     """Print a table below its title; ``rows`` hold texts, the first column to the left."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
@@ -286,7 +321,10 @@ def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], cap
     for row in rows:
         table.add_row(*row)
     console = _console()
-    console.print(f"[bold]{title}[/bold]", table, f"[dim]{caption}[/dim]\n" if caption else "", sep="\n", end="")
+    # The table's upper edge is empty and so ends the line of the title, unless drawn in ASCII.
+    above = Text(f"{title}\n" if console.options.ascii_only else title, style="bold")
+    below = Text(f"{caption}\n" if caption else "", style="dim")
+    console.print(above, table, below, sep="\n", end="")
 
 
 def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
@@ -305,11 +343,18 @@ def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: s
 
 
 def _show_legacy(rows: Iterable[LegacyRow]) -> None:
+    from rich.text import Text
+
     _show(
         "What older public codes compute",
         ("name", "theirs", "exact", "difference"),
         (
-            (f"{r.name}\n[dim]{r.why}[/dim]", f"{r.value:.4f}", f"{r.exact_value:.4f}", f"{r.difference:+.4f}")
+            (
+                Text.assemble(f"{r.name}\n", (r.why, "dim")),
+                f"{r.value:.4f}",
+                f"{r.exact_value:.4f}",
+                f"{r.difference:+.4f}",
+            )
             for r in rows
         ),
     )
@@ -333,9 +378,10 @@ def _p(value: float) -> str:
 
 
 def _show_audit(result: Audit) -> None:
-    def change(before: float, after: float) -> str:
-        text = f"{before:.4f} → {after:.4f}"
-        return f"[bold]{text}[/bold]" if after >= before else text
+    from rich.text import Text
+
+    def change(before: float, after: float) -> Text:
+        return Text(f"{before:.4f} → {after:.4f}", style="bold" if after >= before else "")
 
     _show(
         f"{result.n_known:,} known, {result.n_unknown:,} unknown samples: your model → the worse one built from it",
@@ -347,7 +393,7 @@ def _show_audit(result: Audit) -> None:
         "unchanged or better in bold: the metric does not notice",
     )
     for construction in result.constructions:
-        _console().print(str(construction) + "\n", markup=False)
+        _console().print(str(construction) + "\n")
     table1 = result.table1()
     columns = list(next(iter(table1.values())))
     marks = {"yes": "✓", "no": "✗", "not shown": "–"}
@@ -377,5 +423,5 @@ def _show_point(point: OperatingPoint, *, flipped: bool) -> None:
         rows.append(("expected cost" if point.target == "cost" else point.target, f"{point.objective:.4f}"))
     _show(f"Threshold for {wanted}", ("on these samples", "share"), rows)
     rule = f"score > {point.threshold!r}" if not flipped else f"confidence < {-point.threshold!r}"
-    _console().print(f"[bold]label a sample unknown when its {rule}[/bold]")
+    _console().print(f"label a sample unknown when its {rule}", style="bold")
     _console().print(f"guarantee: {point.guarantee or 'none'}")

@@ -82,9 +82,10 @@ def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, re
     present = [result.metrics, *result.groups.values()]
     if result.error is not None or (not recompute and all(name in found for found in present for name in names)):
         return result
-    if result.predictions is None:
+    file = store.predictions(result)
+    if file is None:
         raise ValueError(f"trial {result.spec.id} kept no predictions, so {', '.join(names)} cannot be computed.")
-    columns = read_columns(store.root / result.predictions)
+    columns = read_columns(file)
     predictions = Predictions.of(*(columns[name] for name in Predictions._fields))
     known = predictions.y_true != UNKNOWN
 

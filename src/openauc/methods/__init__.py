@@ -11,17 +11,17 @@ import pkgutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from openauc._validation import check_choice
+from openauc.protocols import PROTOCOLS, Protocol, get_protocol
+from openauc.recipe import Recipe
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from openauc.methods.base import Method
     from openauc.models.base import Backbone
 
-__all__ = ["load_method", "make_method", "method_names", "method_options"]
-
-_NOT_METHODS = ("base", "scores")
+__all__ = ["build_method", "load_method", "make_method", "method_names", "method_options", "recipe_for"]
 
 
 def method_names() -> list[str]:
@@ -30,7 +30,7 @@ def method_names() -> list[str]:
     >>> "openauc" in method_names()
     True
     """
-    return sorted(file.name for file in pkgutil.iter_modules(__path__) if file.name not in _NOT_METHODS)
+    return sorted(file.name for file in pkgutil.iter_modules(__path__) if file.name != "base")
 
 
 def load_method(name: str) -> type[Method]:
@@ -74,6 +74,48 @@ def method_options(method: type[Method]) -> dict[str, Any]:
     return {option.name: option.default for option in parameters if option.default is not option.empty}
 
 
+def recipe_for(
+    name: str | None,
+    protocol: str | Protocol,
+    method: str = "ce_plus",
+    *,
+    epochs: int | None = None,
+    **overrides: Any,
+) -> Recipe:
+    """Recipe of a protocol and method, scaled to a number of epochs, with single values replaced.
+
+    Parameters
+    ----------
+    name
+        A recipe of the protocol, such as ``"plain"`` or ``"plus"``; None is the protocol's own default and, where it
+        has none, the one the method was published with. Under ``plus`` a method may have rows of its own.
+    protocol, method
+        By name; a protocol also as itself.
+    epochs
+        Length of the run, see :meth:`~openauc.recipe.Recipe.scaled`.
+    **overrides
+        Any field of :class:`~openauc.recipe.Recipe`; these come last and are taken as they are.
+
+    Examples
+    --------
+    >>> recipe_for("plus", "cifar10", "arpl").rand_augment_m
+    15
+    >>> recipe_for("plain", "mnist", learning_rate=0.01).learning_rate
+    0.01
+    """
+    chosen, kind = get_protocol(protocol), load_method(method)
+    name = name or chosen.default_recipe or kind.recipe
+    recipe = chosen.recipes[check_choice("recipe", name, chosen.recipes)]
+    if name == "plus":
+        rows = (
+            kind.recipe_rows[known]
+            for known, entry in PROTOCOLS.items()
+            if entry is chosen and known in kind.recipe_rows
+        )
+        recipe = recipe.changed(**next(rows, {}))
+    return (recipe if epochs is None else recipe.scaled(epochs)).changed(**overrides)
+
+
 def make_method(
     method: str | type[Method],
     backbone: Backbone,
@@ -100,7 +142,6 @@ def make_method(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from openauc.models import make_backbone
     >>> backbone, rng = make_backbone("vgg32", width=4), np.random.default_rng(0)
     >>> make_method("openauc", backbone, 6, rng=rng, method_args={"preset": "public_code"}).num_classes
@@ -114,3 +155,37 @@ def make_method(
     for option in options:
         check_choice(f"an option of {kind.__name__}", option, accepted)
     return kind(backbone, num_classes, rng=rng, **options)
+
+
+def build_method(
+    name: str,
+    num_classes: int,
+    *,
+    image_size: int,
+    backbone: str | None = None,
+    width: int | None = None,
+    seed: int = 0,
+    method_args: Mapping[str, Any] | None = None,
+) -> Method:
+    """Method of that name with a network of its own, both drawn with ``seed``; the papers' network by default.
+
+    >>> build_method("arpl_cs", 6, image_size=16, width=4, method_args={"generator_width": 8}).num_classes
+    6
+    """
+    import torch
+
+    from openauc.models import make_backbone
+
+    kind = load_method(name)
+    options = dict(method_args or {})
+    if "image_size" in method_options(kind):
+        options.setdefault("image_size", image_size)
+    drawn = np.random.SeedSequence([seed, *b"backbone"]).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    network = make_backbone(
+        backbone or kind.default_backbone(image_size),
+        width=width,
+        image_size=image_size,
+        generator=torch.Generator().manual_seed(int(drawn)),
+    )
+    rng = np.random.default_rng([seed, *b"method"])
+    return make_method(kind, network, num_classes, rng=rng, method_args=options)

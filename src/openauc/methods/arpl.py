@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from openauc.losses.prototype import arpl_loss, dot_distance, squared_distance
 from openauc.methods.base import Method, draw_points
-from openauc.methods.scores import Score
 from openauc.models.base import Backbone
 
 
@@ -19,9 +21,16 @@ class ARPL(Method):
     ----------
     temperature, weight, margin
         T, the weight of the margin term and its margin, see :func:`~openauc.losses.arpl_loss`.
-    backbone, num_classes, rng, score, label_smoothing
+    backbone, num_classes, rng, label_smoothing
         See :class:`~openauc.methods.base.Method`. The linear head is neither used nor trained.
     """
+
+    recipe_rows: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cifar10": {"rand_augment_m": 15},
+        "tinyimagenet": {"learning_rate": 0.001},
+        "cub": {"label_smoothing": 0.2},
+        "aircraft": {"rand_augment_m": 18, "label_smoothing": 0.1},
+    }
 
     def __init__(
         self,
@@ -32,10 +41,9 @@ class ARPL(Method):
         temperature: float = 1.0,
         weight: float = 0.1,
         margin: float = 1.0,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
-        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
         self.head.requires_grad_(False)
         self.points = draw_points(num_classes, backbone.feature_dim, rng)
         self.radius = nn.Parameter(torch.zeros(1))
@@ -52,7 +60,7 @@ class ARPL(Method):
         features = self.backbone(x)
         distance = squared_distance(features, self.points)
         dot = dot_distance(features, self.points)
-        self._observe(distance - dot, y)
+        self.observe(distance - dot, y)
         return arpl_loss(
             distance,
             dot,

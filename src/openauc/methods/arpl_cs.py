@@ -15,7 +15,6 @@ from openauc._validation import check_choice
 from openauc.losses.prototype import confusion_loss, squared_distance
 from openauc.methods.arpl import ARPL
 from openauc.methods.base import torch_generator
-from openauc.methods.scores import Score
 from openauc.models.base import Backbone, branch
 from openauc.models.gan import Discriminator, Generator
 
@@ -37,10 +36,11 @@ class ARPLCS(ARPL):
     image_size
         Side of the training images, 32 or 64 as published.
     noise_dim, generator_width, discriminator_width
-        Sizes of the two adversaries; the published ones by default.
+        Sizes of the two adversaries. By default they are as wide beside the backbone as published, 512 and 128
+        channels beside 128 features.
     temperature, weight, margin
         As in :class:`~openauc.methods.arpl.ARPL`.
-    backbone, num_classes, rng, score, label_smoothing
+    backbone, num_classes, rng, label_smoothing
         See :class:`~openauc.methods.base.Method`; the backbone needs two BatchNorm branches (``vgg32_abn``).
 
     Notes
@@ -49,6 +49,7 @@ class ARPLCS(ARPL):
     as in the public "+" code.
     """
 
+    backbone_name = "vgg32_abn"
     passes = ("confusing", "plain")
     find_unused_parameters = True
 
@@ -61,12 +62,11 @@ class ARPLCS(ARPL):
         beta: float = 0.1,
         image_size: int = 32,
         noise_dim: int = 100,
-        generator_width: int = 512,
-        discriminator_width: int = 128,
+        generator_width: int | None = None,
+        discriminator_width: int | None = None,
         temperature: float = 1.0,
         weight: float = 0.1,
         margin: float = 1.0,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
         super().__init__(
@@ -76,7 +76,6 @@ class ARPLCS(ARPL):
             temperature=temperature,
             weight=weight,
             margin=margin,
-            score=score,
             label_smoothing=label_smoothing,
         )
         with branch(backbone, 1):  # refuses a backbone of one branch before a long training does
@@ -84,8 +83,9 @@ class ARPLCS(ARPL):
         self.beta = beta
         self.image_size = image_size
         self.noise_dim = noise_dim
-        self.generator = Generator(image_size, noise_dim, width=generator_width, generator=torch_generator(rng))
-        self.discriminator = Discriminator(width=discriminator_width, generator=torch_generator(rng))
+        wide, narrow = generator_width or 4 * backbone.feature_dim, discriminator_width or backbone.feature_dim
+        self.generator = Generator(image_size, noise_dim, width=wide, generator=torch_generator(rng))
+        self.discriminator = Discriminator(width=narrow, generator=torch_generator(rng))
         self._adversaries: dict[str, Optimizer] = {
             name: Adam(adversary.parameters(), lr=2e-4, betas=(0.5, 0.999))
             for name, adversary in (("discriminator", self.discriminator), ("generator", self.generator))
@@ -124,7 +124,7 @@ class ARPLCS(ARPL):
         phase: str = "plain",
         forward: Callable[..., Tensor] | None = None,
         backward: Callable[[Tensor], object] | None = None,
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         """The three steps of a ``"confusing"`` batch, or the single one of a ``"plain"`` batch."""
         if check_choice("phase", phase, self.passes) == "plain":
             return super().train_batch(x, y, optimizer, forward=forward, backward=backward)
@@ -142,11 +142,8 @@ class ARPLCS(ARPL):
             confusing = self._fakes(x)
         loss = (forward or self)(x, y, confusing)
         self._step(loss, optimizer, backward)
-        return {
-            "loss": loss.item(),
-            "discriminator_loss": discriminator_loss.item(),
-            "generator_loss": generator_loss.item(),
-        }
+        losses = {"loss": loss, "discriminator_loss": discriminator_loss, "generator_loss": generator_loss}
+        return {name: value.detach() for name, value in losses.items()}
 
     def _fakes(self, x: Tensor) -> Tensor:
         """As many generated images as there are real ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from openauc._validation import check_choice, check_fraction
-from openauc.methods.scores import Score, make_score
+from openauc.features.scores import make_score
 from openauc.models.base import Backbone
-
-if TYPE_CHECKING:
-    from openauc.training.recipe import Recipe
+from openauc.recipe import LARGE_IMAGES, Recipe
 
 
 class Method(nn.Module):
@@ -32,9 +30,6 @@ class Method(nn.Module):
     rng
         Source of the method's own initial weights and of all its later draws (mixing, noise). The backbone
         was drawn by whoever made it, and its dropout follows PyTorch's default generator.
-    score
-        Open-set score by name (a key of ``SCORES``) or as a function of the logits; the method's own when
-        left out.
     label_smoothing
         Share taken from the true class in the cross-entropy; that of the recipe when left out.
 
@@ -44,9 +39,20 @@ class Method(nn.Module):
     DistributedDataParallel only synchronises gradients of what passes through its own ``forward``, so a
     training loop hands the wrapper to ``train_batch`` as ``forward`` and never calls ``loss`` itself. Only
     the unwrapped method has ``passes``, ``train_batch``, ``open_score`` and ``diagnostics``.
+
+    What a step reports are tensors, which the loop adds up where they are: no number is read from the device.
     """
 
-    default_score: ClassVar[str] = "max_logit"
+    recipe: ClassVar[str] = "plain"
+    """The recipe the method was published with."""
+    recipe_rows: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By protocol, where its ``plus`` recipe differs from that of cross-entropy."""
+    score: ClassVar[str] = "max_logit"
+    """The open-set score it was published with, a key of ``SCORES``; a trained network can be given any other."""
+    backbone_name: ClassVar[str] = "vgg32"
+    """The papers' network for images of up to 64 pixels."""
+    trained_as: ClassVar[str | None] = None
+    """Name of another method whose training is the same to the last bit; only recipe and score tell them apart."""
     passes: ClassVar[tuple[str, ...]] = ("plain",)
     """An epoch is one pass over the training data for each name, given to ``train_batch`` as ``phase``."""
     find_unused_parameters: ClassVar[bool] = False
@@ -60,7 +66,6 @@ class Method(nn.Module):
         num_classes: int,
         *,
         rng: np.random.Generator,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
         super().__init__()
@@ -72,7 +77,6 @@ class Method(nn.Module):
         self.num_classes = num_classes
         self.rng = rng
         self.head = backbone.make_head(num_classes, generator=torch_generator(rng))
-        self.score = make_score(self.default_score if score is None else score)
         self.smoothing_from_recipe = label_smoothing is None
         self.label_smoothing = check_fraction("label_smoothing", label_smoothing or 0.0, zero=True)
         self._last_batch: tuple[Tensor, Tensor] | None = None
@@ -83,6 +87,11 @@ class Method(nn.Module):
         if not cls.presets:
             raise ValueError(f"{cls.__name__} has no presets, so not {name!r} either; leave the preset out.")
         return dict(cls.presets[check_choice("preset", name, cls.presets)])
+
+    @classmethod
+    def default_backbone(cls, image_size: int) -> str:
+        """The papers' network for images of that side: ResNet-50 beyond 64 pixels."""
+        return "resnet50" if image_size > LARGE_IMAGES else cls.backbone_name
 
     def class_scores(self, features: Tensor) -> Tensor:
         """(B, D) features to (B, C) logits."""
@@ -102,8 +111,9 @@ class Method(nn.Module):
         return self.logits(x) if y is None else self.loss(x, y)
 
     def open_score(self, logits: Tensor) -> Tensor:
-        """(B, C) logits to (B,) open-set scores, higher = more unknown."""
-        return self.score(logits)
+        """(B, C) logits to (B,) open-set scores, higher = more unknown, by the method's own score."""
+        values = logits.detach().double().cpu().numpy()
+        return torch.from_numpy(make_score(self.score)(values[:, :0], values))
 
     def trained_parameters(self) -> list[nn.Parameter]:
         """What the main optimiser updates: every parameter that asks for a gradient."""
@@ -131,7 +141,7 @@ class Method(nn.Module):
         phase: str = "plain",
         forward: Callable[..., Tensor] | None = None,
         backward: Callable[[Tensor], object] | None = None,
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         """One optimiser step on one batch.
 
         Parameters
@@ -150,26 +160,27 @@ class Method(nn.Module):
         Returns
         -------
         dict
-            ``"loss"`` and whatever else the step measured.
+            ``"loss"`` and whatever else the step measured, tensors of one number without gradient.
         """
         check_choice("phase", phase, self.passes)
         loss = (forward or self)(x, y)
         self._step(loss, optimizer, backward)
-        return {"loss": loss.item()}
+        return {"loss": loss.detach()}
 
-    def diagnostics(self) -> dict[str, float]:
-        """What the last batch showed, for the log: the accuracy on known samples; empty before a batch."""
+    def diagnostics(self) -> dict[str, Tensor]:
+        """What the last batch showed, for the log: the accuracy on known samples, where ``loss`` let it be observed."""
         if self._last_batch is None:
             return {}
         logits, target = self._last_batch
-        return {"known_accuracy": (logits.argmax(1) == target).double().mean().item()}
+        return {"known_accuracy": (logits.argmax(1) == target).double().mean()}
 
     def _step(self, loss: Tensor, optimizer: Optimizer, backward: Callable[[Tensor], object] | None) -> None:
         optimizer.zero_grad()
         (torch.Tensor.backward if backward is None else backward)(loss)
         optimizer.step()
 
-    def _observe(self, logits: Tensor, target: Tensor) -> None:
+    def observe(self, logits: Tensor, target: Tensor) -> None:
+        """Remember the logits of a batch for :meth:`diagnostics`; ``loss`` may call it, nothing depends on it."""
         self._last_batch = logits.detach(), target
 
 

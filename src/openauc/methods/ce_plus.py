@@ -11,7 +11,9 @@ class CEPlus(Softmax):
     The rest of the difference to Softmax is the ``plus`` recipe.
     """
 
-    default_score = "max_logit"
+    trained_as = "softmax"
+    recipe = "plus"
+    score = "max_logit"
 
 
 METHOD = CEPlus

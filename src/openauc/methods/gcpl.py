@@ -7,7 +7,6 @@ from torch import Tensor
 
 from openauc.losses.prototype import gcpl_loss, squared_distance
 from openauc.methods.base import Method, draw_points
-from openauc.methods.scores import Score
 from openauc.models.base import Backbone
 
 
@@ -18,12 +17,12 @@ class GCPL(Method):
     ----------
     temperature, weight
         T and the weight of the prototype term of :func:`~openauc.losses.gcpl_loss`.
-    backbone, num_classes, rng, score, label_smoothing
+    backbone, num_classes, rng, label_smoothing
         See :class:`~openauc.methods.base.Method`. The linear head is kept for the sake of published weights
         but neither used nor trained.
     """
 
-    default_score = "max_probability"
+    score = "max_probability"
 
     def __init__(
         self,
@@ -33,10 +32,9 @@ class GCPL(Method):
         rng: np.random.Generator,
         temperature: float = 1.0,
         weight: float = 0.1,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
-        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
         self.head.requires_grad_(False)
         self.points = draw_points(num_classes, backbone.feature_dim, rng)
         self.temperature = temperature
@@ -49,7 +47,7 @@ class GCPL(Method):
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy plus the pull towards one's own prototype."""
         logits = self.logits(x)
-        self._observe(logits, y)
+        self.observe(logits, y)
         return gcpl_loss(-logits, y, temperature=self.temperature, weight=self.weight, smoothing=self.label_smoothing)
 
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from openauc._validation import check_choice, check_fraction
+from openauc._validation import check_choice
 from openauc.losses.mixup import manifold_mixup
 from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss
 from openauc.losses.smoothing import smoothed_cross_entropy
 from openauc.losses.surrogates import make_surrogate
 from openauc.methods.base import Method
-from openauc.methods.scores import Score, max_logit, max_probability
 from openauc.models.base import Backbone, clean_statistics
 
 # What the paper leaves open (one weight per batch, the value of lambda) follows the public code.
@@ -56,22 +56,14 @@ class OpenAUC(Method):
         scores of differences (``"max_probability"``, ``"entropy"``) do not see it at test time.
     surrogate, margin
         :math:`\ell` by name or as a function, and its margin, see :func:`~openauc.losses.make_surrogate`.
-    warm_up
-        Batches over which the weight of the ranking term rises evenly from zero to ``lam``.
-    min_confidence
-        Mix only samples that are classified correctly and whose class has at least this probability; at 0
-        every sample of the batch, as in the paper.
-    gradient
-        Which scores of a pair the ranking term moves: ``"both"`` as in the paper, or only those of the
-        ``"known"`` or of the ``"unknown"`` sample.
     gather
         Rank across the samples of all processes, see :class:`~openauc.losses.PairwiseAUCLoss`.
-    backbone, num_classes, rng, score, label_smoothing
-        See :class:`~openauc.methods.base.Method`. ``score`` is the one at test time, by default
-        :math:`-\max_c z_c` in either space.
+    backbone, num_classes, rng, label_smoothing
+        See :class:`~openauc.methods.base.Method`.
     """
 
-    batches_seen: Tensor
+    recipe = "plus"
+    recipe_rows: ClassVar[Mapping[str, Mapping[str, Any]]] = {"tinyimagenet": {"batch_size": 64}}
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {**_SHARED, "pairing": "slot", "normalizer": "pairs", "score_space": "probability"},
         "public_code": {**_SHARED, "pairing": "half_batch", "normalizer": "hits", "score_space": "logit"},
@@ -92,14 +84,10 @@ class OpenAUC(Method):
         score_space: Literal["probability", "logit"] = "probability",
         surrogate: str | Callable[..., Tensor] = "square",
         margin: float | None = None,
-        warm_up: int = 0,
-        min_confidence: float = 0.0,
-        gradient: Literal["both", "known", "unknown"] = "both",
         gather: bool = False,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
-        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
         self.lam = lam
         self.alpha = alpha
         self.pairing = check_choice("pairing", pairing, ("slot", "half_batch", "all"))
@@ -115,13 +103,6 @@ class OpenAUC(Method):
                 gather=gather,
             )
         )
-        if warm_up < 0:
-            raise ValueError(f"warm_up is {warm_up}; pass a number of batches, or 0 for the full weight at once.")
-        self.warm_up = warm_up
-        if warm_up:  # a buffer, so that a resumed training goes on where it was
-            self.register_buffer("batches_seen", torch.zeros((), dtype=torch.int64))
-        self.min_confidence = check_fraction("min_confidence", min_confidence, zero=True)
-        self.gradient = check_choice("gradient", gradient, ("both", "known", "unknown"))
         self._last_pairs: tuple[Tensor, Tensor, Tensor] | None = None
 
     def loss(self, x: Tensor, y: Tensor, unknown: Tensor | None = None) -> Tensor:
@@ -140,22 +121,18 @@ class OpenAUC(Method):
         open_known = self.pair_score(logits)
         correct = self.switch(logits, y)
         if unknown is None:
-            mixed, kept = self._mix(hidden, y, logits)
+            mixed, kept = self.mix(hidden, y)
             if self.pairing != "all":
                 open_known, correct = open_known[kept], correct[kept]
             open_unknown = self._score_mixed(mixed) if len(mixed) else open_known[:0]
         else:
             with clean_statistics(self.backbone):
                 open_unknown = self.pair_score(self.logits(unknown))
-        self._observe(logits, y)
+        self.observe(logits, y)
         self._last_pairs = open_known.detach(), open_unknown.detach(), correct
-        if self.gradient == "known":
-            open_unknown = open_unknown.detach()
-        elif self.gradient == "unknown":
-            open_known = open_known.detach()
         classification = smoothed_cross_entropy(logits, y, smoothing=self.label_smoothing)
         ranking: Tensor = self.ranking(open_known, open_unknown, correct=correct)
-        return classification + self._weight() * ranking
+        return classification + self.lam * ranking
 
     def forward(self, x: Tensor, y: Tensor | None = None, unknown: Tensor | None = None) -> Tensor:
         """``logits(x)``, or ``loss(x, y, unknown)`` when classes are given."""
@@ -169,9 +146,11 @@ class OpenAUC(Method):
         """r in the ranking term, (B, C) to (B,)."""
         # Half-precision logits near 20 are 1/8 apart, too coarse for gaps of about 1.
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return 1 + max_probability(logits) if self.score_space == "probability" else max_logit(logits)
+        if self.score_space == "probability":
+            return 1 - F.softmax(logits, dim=1).amax(1)
+        return -logits.amax(1)
 
-    def diagnostics(self) -> dict[str, float]:
+    def diagnostics(self) -> dict[str, Tensor]:
         """What the ranking term saw in the last batch, next to the accuracy.
 
         ``open_score_known`` and ``open_score_mixed`` are means of r, ``hits`` is the share of paired known
@@ -184,30 +163,17 @@ class OpenAUC(Method):
             return found
         known, mixed, correct = self._last_pairs
         if len(known):
-            found["open_score_known"] = known.mean().item()
-            found["hits"] = correct.double().mean().item()
+            found["open_score_known"] = known.mean()
+            found["hits"] = correct.double().mean()
         if len(mixed):
-            found["open_score_mixed"] = mixed.mean().item()
+            found["open_score_mixed"] = mixed.mean()
             gap = mixed[None, :] - known[:, None]
-            found["pair_auc"] = ((gap.sign() + 1) / 2).mean().item()
+            found["pair_auc"] = ((gap.sign() + 1) / 2).mean()
         return found
 
-    def _weight(self) -> float | Tensor:
-        """Weight of the ranking term in this batch."""
-        if not self.warm_up:
-            return self.lam
-        share = (self.batches_seen / self.warm_up).clamp(max=1)
-        self.batches_seen += 1
-        return self.lam * share
-
-    def _mix(self, hidden: Tensor, target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def mix(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mixtures at the cut, and the known sample in the slot of each."""
-        chosen = None
-        if self.min_confidence:
-            probability, predicted = logits.detach().softmax(1).max(1)
-            chosen = ((predicted == target) & (probability >= self.min_confidence)).nonzero().squeeze(1)
-            hidden, target = hidden[chosen], target[chosen]
-        mixed, kept = manifold_mixup(
+        return manifold_mixup(
             hidden,
             target,
             alpha=self.alpha,
@@ -215,7 +181,6 @@ class OpenAUC(Method):
             weight=self.mix_weight,
             pairing="half" if self.pairing == "half_batch" else "full",
         )
-        return mixed, kept if chosen is None else chosen[kept]
 
     def _before_cut(self, x: Tensor) -> Tensor:
         if self.cut == "features":  # the backbone as a whole, which may be compiled

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from openauc.losses.prototype import rpl_loss, squared_distance
 from openauc.methods.base import Method, draw_points
-from openauc.methods.scores import Score
 from openauc.models.base import Backbone
 
 
@@ -21,11 +20,11 @@ class RPL(Method):
         Points per class; their distances are averaged.
     temperature, weight
         T and the weight of the radius term of :func:`~openauc.losses.rpl_loss`.
-    backbone, num_classes, rng, score, label_smoothing
+    backbone, num_classes, rng, label_smoothing
         See :class:`~openauc.methods.base.Method`. The linear head is neither used nor trained.
     """
 
-    default_score = "max_probability"
+    score = "max_probability"
 
     def __init__(
         self,
@@ -36,10 +35,9 @@ class RPL(Method):
         num_centers: int = 1,
         temperature: float = 1.0,
         weight: float = 0.1,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
-        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
         if num_centers < 1:
             raise ValueError(f"num_centers is {num_centers}; each class needs at least one point.")
         self.head.requires_grad_(False)
@@ -56,7 +54,7 @@ class RPL(Method):
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy plus the pull towards the radius around one's own point."""
         logits = self.logits(x)
-        self._observe(logits, y)
+        self.observe(logits, y)
         return rpl_loss(
             logits,
             y,

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from openauc.losses.smoothing import smoothed_cross_entropy
 from openauc.methods.base import Method
-from openauc.methods.scores import Score
 from openauc.models.base import Backbone
 
 
@@ -18,11 +17,11 @@ class Softmax(Method):
     ----------
     temperature
         T, used by the loss only.
-    backbone, num_classes, rng, score, label_smoothing
+    backbone, num_classes, rng, label_smoothing
         See :class:`~openauc.methods.base.Method`.
     """
 
-    default_score = "max_probability"
+    score = "max_probability"
 
     def __init__(
         self,
@@ -31,16 +30,15 @@ class Softmax(Method):
         *,
         rng: np.random.Generator,
         temperature: float = 1.0,
-        score: str | Score | None = None,
         label_smoothing: float | None = None,
     ) -> None:
-        super().__init__(backbone, num_classes, rng=rng, score=score, label_smoothing=label_smoothing)
+        super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
         self.temperature = temperature
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy of one batch."""
         logits = self.logits(x)
-        self._observe(logits, y)
+        self.observe(logits, y)
         return smoothed_cross_entropy(logits / self.temperature, y, smoothing=self.label_smoothing)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from openauc._files import sealed_metadata
+from openauc._validation import check_choice
 from openauc.models.base import Backbone
 from openauc.models.resnet import ResNet50
 from openauc.models.vgg32 import VGG32, VGG32ABN
@@ -113,6 +114,9 @@ LIBRARIES: dict[str, Callable[[str, int], Backbone]] = {"hf": from_transformers,
 BACKBONES = (*ARCHITECTURES, *(f"{library}:NAME" for library in LIBRARIES))
 """Names that :func:`make_backbone` understands."""
 
+WIDEST = 1024
+"""Sixteen times the published width; more is taken for a slip before it takes all of the memory."""
+
 
 def make_backbone(
     name: str,
@@ -144,13 +148,11 @@ def make_backbone(
         if width is not None:
             raise ValueError(f"width is {width}, but {name!r} is pretrained and has its own; leave width out.")
         return LIBRARIES[library](model, image_size)
-    if name not in ARCHITECTURES:
-        near = get_close_matches(name, BACKBONES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"no backbone named {name!r}; {hint}Known are {', '.join(BACKBONES)}.")
-    architecture = ARCHITECTURES[name]
+    architecture = ARCHITECTURES[check_choice("backbone", name, BACKBONES)]
     if width is None:
         return architecture(generator=generator)
+    if width > WIDEST:
+        raise ValueError(f"width is {width}; expected at most {WIDEST} channels of the first layer, 64 as published.")
     return architecture(width=width, generator=generator)
 
 
@@ -190,7 +192,7 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
     Raises
     ------
     ValueError
-        If the file cannot be read, or a tensor is missing, left over or of another shape.
+        If the file cannot be read or was damaged, or a tensor is missing, left over or of another shape.
 
     Examples
     --------
@@ -242,6 +244,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"there is no weights file {path}; check the path.")
     if path.suffix not in (".safetensors", ".pth", ".pt", ".bin", ".tar"):
         raise ValueError(f"{path.name} is no weights file; pass a .safetensors, .pth, .pt, .bin or .tar one.")
+    if path.suffix == ".safetensors":
+        sealed_metadata(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -1,7 +1,7 @@
 """Data for open-set recognition: sources of images, class splits over them, the arrays that follow."""
 
 from openauc.protocols.base import OpenSetData, Protocol, Sizes, Split
-from openauc.protocols.files import read_protocol
+from openauc.protocols.files import is_protocol_file, read_protocol
 from openauc.protocols.sources import SOURCES, FolderSource, Images, LazyImages, ParquetSource, Source
 from openauc.protocols.table import PROTOCOLS, get_protocol
 
@@ -18,5 +18,6 @@ __all__ = [
     "Source",
     "Split",
     "get_protocol",
+    "is_protocol_file",
     "read_protocol",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._validation import UNKNOWN, check_choice, check_fraction
-from openauc.protocols.sources import FolderSource, Images, Source, concatenate, get_source, take
+from openauc.protocols.sources import FolderSource, Images, LazyImages, Source, concatenate, get_source, take
+from openauc.recipe import Recipe, published_recipes
 
 
 class Split(NamedTuple):
@@ -165,14 +166,28 @@ class OpenSetData:
         """Positions in the whole test part that balancing kept."""
         return self.test.balanced_index
 
+    def limited(self, images: int, *, seed: int = 0) -> OpenSetData:
+        """The same data with at most that many training images, drawn without replacement."""
+        if images < 1:
+            raise ValueError(f"train_images is {images}; pass a positive number of images.")
+        return replace(self, read_train=partial(self._read_limited, images, seed))
+
+    def _read_limited(self, images: int, seed: int) -> TrainPart:
+        order = np.random.default_rng([seed, *b"limited"]).permutation(len(self.train_labels))
+        kept = np.sort(order[:images])
+        return self.train._replace(images=take(self.train_images, kept), labels=self.train_labels[kept])
+
     def test_rows(self, group: str) -> NDArray[np.int64]:
         """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
         check_choice("group", group, self.split.groups)
         return np.flatnonzero((self.test_labels != UNKNOWN) | (self.test_group == group))
 
     def test_columns(self) -> dict[str, NDArray[np.str_]]:
-        """Columns to keep beside the predictions of the test part: the group of each image, where there are groups."""
-        return {"group": self.test_group} if self.split.groups else {}
+        """Columns to keep beside the predictions of the test part: the group and the file of each image, if any."""
+        columns = {"group": self.test_group} if self.split.groups else {}
+        if isinstance(self.test_images, LazyImages) and all(image.row is None for image in self.test_images.encoded):
+            columns["file"] = np.array([str(image) for image in self.test_images.encoded])
+        return columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +206,15 @@ class Protocol:
         Where the splits come from.
     sizes
         Sizes of the full official parts, one per split, or none; a source with more images is refused.
+    images_per_class
+        Where there are no sizes, about how many training images a class has; estimates of cost rest on it.
+    recipes
+        How to train, by name; the papers' ``plain`` and ``plus`` for images of this size if left out.
+    default_recipe, because
+        Name in `recipes` of the one that every method takes here unless told otherwise, and why; without it each
+        method takes the one it was published with.
+    width
+        Channels of the first layer that suit these images; as published if None.
 
     Examples
     --------
@@ -209,6 +233,11 @@ class Protocol:
     image_size: int
     reference: str
     sizes: tuple[Sizes, ...] = ()
+    images_per_class: int = 100
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    default_recipe: str | None = None
+    because: str = ""
+    width: int | None = None
 
     def __post_init__(self) -> None:
         if not self.splits:
@@ -219,6 +248,10 @@ class Protocol:
             )
         if self.image_size < 1:
             raise ValueError(f"image_size is {self.image_size}; expected a side in pixels.")
+        if not self.recipes:
+            object.__setattr__(self, "recipes", published_recipes(self.image_size))
+        if self.default_recipe is not None:
+            check_choice("default_recipe", self.default_recipe, self.recipes)
         same_ids = get_source(self.known_source) == get_source(self.unknown_source)
         for index, split in enumerate(self.splits):
             _check_split(f"split {index}", split, same_ids=same_ids)
@@ -229,7 +262,7 @@ class Protocol:
         path: Path | str,
         *,
         known: Sequence[str],
-        unknown: Sequence[str],
+        unknown: Sequence[str] = (),
         image_size: int = 64,
         test_share: float = 0.2,
         seed: int = 0,
@@ -358,6 +391,10 @@ class Protocol:
     ) -> TestPart:
         size = self._native_size()
         known = get_source(self.known_source).read("test", classes=split.known, root=root, image_size=size)
+        if not split.unknown:
+            _check_present("known test", split.known, known.labels, official and official.test_known)
+            labels = _relabel(known.labels, split.known)
+            return TestPart(known.images, labels, np.full(len(labels), "known"), None)
         unknown = get_source(self.unknown_source).read("test", classes=split.unknown, root=root, image_size=size)
         _check_present("known test", split.known, known.labels, official and official.test_known)
         _check_present("unknown test", split.unknown, unknown.labels, official and official.test_unknown)
@@ -372,8 +409,9 @@ class Protocol:
 
 def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
     for side, classes in (("known", split.known), ("unknown", split.unknown)):
-        if not classes or min(classes) < 0:
-            raise ValueError(f"{where}: {side} is {classes}; expected class ids, at least one, none negative.")
+        if (side == "known" and not classes) or min(classes, default=0) < 0:
+            least = "at least one, " if side == "known" else ""
+            raise ValueError(f"{where}: {side} is {classes}; expected class ids, {least}none negative.")
         if len(set(classes)) < len(classes):
             raise ValueError(f"{where}: {side} {classes} names a class twice.")
     both = sorted(set(split.known) & set(split.unknown))

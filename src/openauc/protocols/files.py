@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from openauc._files import parse_json
 from openauc._validation import check_choice
 from openauc.protocols.base import Protocol, Split
 from openauc.protocols.sources import SOURCES, FolderSource, Source
+from openauc.recipe import published_recipes
 
 IdsOf = Callable[[list[Any], str], tuple[int, ...]]
 """From classes as the file gives them, and what an error should call one of them, to their ids."""
@@ -31,6 +32,8 @@ _FIELDS: dict[str, Field] = {
     "splits": (list, "a list"),
     "image_size": (int, "a side in pixels"),
     "reference": (str, "text"),
+    "recipe": (dict, "fields of a recipe"),
+    "width": (int, "channels of the first layer"),
 }
 
 
@@ -47,7 +50,10 @@ def read_protocol(path: Path | str) -> Protocol:
         {"source": "cifar10", "unknown_source": "cifar100", "image_size": 32,
          "splits": [{"known": [0, 1, 8, 9], "unknown": {"animals": [3, 15], "plants": [54, 62]}}]}
 
-    `unknown` may be divided into groups, as here, and `unknown_source` be left out where it is the same.
+    `unknown` may be divided into groups, as here, and `unknown_source` be left out where it is the same. A split may
+    leave `unknown` out: a classifier and its threshold need no unknown image, only their test does. `recipe` holds
+    fields of a :class:`~openauc.recipe.Recipe` that differ from the published ``plain`` one for images of this size,
+    and makes it the default; `width` is that of the network's first layer.
     """
     path = Path(path)
     described = _json_object(path)
@@ -66,7 +72,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no protocol file {path}; `openauc list protocols` shows those with a name.")
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}).") from None
     if not isinstance(described, dict):
@@ -87,12 +93,19 @@ def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
         raise ValueError(f"it lacks {' and '.join(map(repr, missing))}.")
     read = _class_folders if given == ["folder"] else _sources
     known_source, unknown_source, ids_of = read(described, path)
+    own: dict[str, Any] = {}
+    if "recipe" in described:
+        published = published_recipes(described["image_size"])
+        recipes = {"own": published["plain"].changed(**described["recipe"]), **published}
+        own = {"recipes": recipes, "default_recipe": "own", "because": f"{path.name} has one"}
     return Protocol(
         known_source=known_source,
         unknown_source=unknown_source,
         splits=tuple(_split(index, entry, ids_of) for index, entry in enumerate(described["splits"])),
         image_size=described["image_size"],
         reference=described.get("reference", str(path)),
+        width=described.get("width"),
+        **own,
     )
 
 
@@ -117,7 +130,7 @@ def _checked_ids(classes: list[Any], said_to_be: str) -> tuple[int, ...]:
 
 def _split(index: int, entry: Any, ids_of: IdsOf) -> Split:
     where = f"split {index}"
-    if not isinstance(entry, Mapping) or set(entry) != {"known", "unknown"}:
+    if not isinstance(entry, Mapping) or not {"known"} <= set(entry) <= {"known", "unknown"}:
         raise ValueError(f"{where} is {entry!r}; expected {{'known': [...], 'unknown': [...]}}.")
 
     def ids(classes: Any, side: str) -> tuple[int, ...]:
@@ -125,7 +138,7 @@ def _split(index: int, entry: Any, ids_of: IdsOf) -> Split:
             raise TypeError(f"{where}: {side} is {classes!r}; expected a list of classes.")
         return ids_of(classes, f"{where}: {side}")
 
-    known, unknown = ids(entry["known"], "known"), entry["unknown"]
+    known, unknown = ids(entry["known"], "known"), entry.get("unknown", [])
     if isinstance(unknown, Mapping):
         return Split.of(known, {name: ids(classes, name) for name, classes in unknown.items()})
     return Split.of(known, ids(unknown, "unknown"))

@@ -423,6 +423,18 @@ class FolderSource:
         return [files[row] for row in sorted(drawn.tolist())]
 
 
+def image_files(path: Path) -> list[EncodedImage]:
+    """The png and jpg files of a folder and all below it, by name, or the one file."""
+    if path.is_file():
+        return [EncodedImage(path)]
+    if not path.is_dir():
+        raise FileNotFoundError(f"there is no folder or image {path}.")
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _IMAGE_SUFFIXES and file.is_file())
+    if not files:
+        raise ValueError(f"{path} holds no image ({', '.join(sorted(_IMAGE_SUFFIXES))}), nor does a folder below it.")
+    return [EncodedImage(file) for file in files]
+
+
 @dataclass(frozen=True)
 class DigitsSource:
     """The 1,797 UCI digits of 8 x 8 pixels inside this package; needs neither Pillow nor pyarrow.

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
 from typing import Any
 
 from openauc.bench.selection import named_recipe
-from openauc.bench.trial import TrialSpec
-from openauc.training.recipe import RECIPES, default_backbone
+from openauc.bench.trial import SETTABLE, TrialSpec
+from openauc.protocols import get_protocol
+from openauc.recipe import FIELDS
+
+ROW_FIELDS = ("batch_size", "learning_rate", "rand_augment_m", "label_smoothing")
 
 
-def command_of(spec: TrialSpec, store: str) -> str:
-    """Shell command that trains and tests one trial alone: ``openauc train``, or where that cannot say it, Python.
+def command_of(spec: TrialSpec) -> str:
+    """Shell command that trains and tests one trial alone.
 
-    >>> command_of(TrialSpec.of("digits", 1, "openauc", method_args={"lam": 0.1}, recipe="plain", epochs=5), "runs/x")
-    'openauc train digits -m openauc --split 1 --seed 0 --recipe plain --epochs 5 --method-arg lam=0.1 -o again'
+    >>> command_of(TrialSpec.of("mnist", 1, "gcpl", method_args={"weight": 2}, epochs=5))
+    'openauc train mnist -m gcpl --split 1 --recipe plain --epochs 5 --set backbone=vgg32 --set weight=2 -o again'
     """
-    recipe, changed = named_recipe(spec.recipe, spec.protocol, spec.method)
-    if recipe not in RECIPES or spec.validation or spec.pseudo_unknown:
-        code = (
-            "from openauc.bench.runner import run; from openauc.bench.store import Store; "
-            f"run([s for s in Store({store!r}).planned() if s.id == {spec.id!r}], out='again')"
-        )
-        return shlex.join(["python", "-c", code])
-    words = ["openauc", "train", spec.protocol, "-m", spec.method, "--split", str(spec.split)]
-    words += ["--seed", str(spec.seed), "--recipe", recipe, "--epochs", str(spec.recipe.epochs)]
-    if spec.backbone != default_backbone(spec.method, spec.recipe.image_size):
-        words += ["--backbone", spec.backbone]
-    options = {"--width": spec.width, "--max-train-images": spec.train_images, "--weights": spec.weights}
-    words += [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    words += [word for name, value in changed for word in ("--set", f"{name}={_text(value)}")]
-    words += [word for name, value in spec.method_args.items() for word in ("--method-arg", f"{name}={_text(value)}")]
+    recipe, changed = named_recipe(spec.recipe, spec.protocol)
+    words = ["openauc", "train", spec.protocol, "-m", spec.method]
+    options = {"--split": spec.split, "--seed": spec.seed, "--validation": spec.validation, "--score": spec.score}
+    words += [word for name, value in options.items() if value for word in (name, str(value))]
+    words += ["--recipe", recipe, "--epochs", str(spec.recipe.epochs)]
+    values = dict(changed)
+    if recipe == "plus":
+        # A method may have rows of its own there, which only the method knows.
+        values |= {name: getattr(spec.recipe, name) for name in ROW_FIELDS}
+    defaults = {f.name: f.default for f in fields(TrialSpec)} | {"width": _default_width(spec)}
+    values |= {name: getattr(spec, name) for name in SETTABLE if getattr(spec, name) != defaults[name]}
+    clashing = {*FIELDS, *SETTABLE}
+    values |= {f"method.{name}" if name in clashing else name: value for name, value in spec.method_args.items()}
+    words += [word for name, value in values.items() for word in ("--set", f"{name}={_text(value)}")]
     return shlex.join([*words, "-o", "again"])
+
+
+def _default_width(spec: TrialSpec) -> int | None:
+    try:
+        return get_protocol(spec.protocol).width
+    except (OSError, ValueError):
+        return None
 
 
 def _text(value: Any) -> str:

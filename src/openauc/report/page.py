@@ -65,9 +65,6 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-# --- numbers as the page prints them --------------------------------------------------------------------
-
-
 def percent(value: float, digits: int = 1) -> str:
     """A fraction in percent, with a real minus sign and a space that does not break.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from openauc._files import write_text
+from openauc._files import parse_json, write_text
+from openauc._trial_files import LOG
 from openauc.bench.rendering import Grid, layout
 from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Row, Summary, summarise
@@ -24,7 +24,6 @@ from openauc.report.page import interval, percent, render
 ALSO = ("auroc", "closed_set_accuracy")
 """Metrics with a table of their own, where every finished trial has them."""
 
-LOG = "log.jsonl"
 MOST_EPOCHS = 120
 _NOT_CURVES = {"epoch", "seconds", "images_per_second"}
 
@@ -81,20 +80,21 @@ def store_report(
     trials = scored_trials(results, planned)
     rows = variants_of(trials)
     blocks = list(layout(summaries, best="Bold is the", second="underlined the"))
+    histories, unreadable = _histories(store, rows)
     return render(
         "store",
         {
             "metric": METRICS[metric].label,
             "rows": list(rows),
             "panels": _panels(summaries[0], rows, metric),
-            "histories": _histories(store, rows),
+            "histories": histories,
             "sensitivity": _sensitivity(summaries[0], rows),
         },
         name=store.root.resolve().name,
         headline=_headline(summaries[0]),
         counts=_counts(trials),
         tables=[block for block in blocks if isinstance(block, Grid)],
-        notes=[note for block in blocks if not isinstance(block, Grid) for note in block],
+        notes=[*(note for block in blocks if not isinstance(block, Grid) for note in block), *unreadable],
         labels=list(rows),
         cells=_cells(summaries[0], rows, store, Path(relative_to), metric),
         failed=[_failure(t.result, store) for t in trials if t.result is not None and t.result.error is not None],
@@ -116,9 +116,6 @@ def _counts(trials: Sequence[Scored]) -> dict[str, int]:
     missing = sum(trial.result is None for trial in trials)
     counts = {"finished": finished, "failed": len(trials) - finished - missing, "without a result": missing}
     return {word: n for word, n in counts.items() if n or word == "finished"}
-
-
-# --- words ----------------------------------------------------------------------------------------------
 
 
 def _headline(summary: Summary) -> str:
@@ -171,9 +168,6 @@ def _chance(best: Cell, others: Sequence[Row], i: int) -> str:
     return f"; the interval of {near[0]} overlaps with it" if near else "; no other interval reaches it"
 
 
-# --- charts ---------------------------------------------------------------------------------------------
-
-
 def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
     """For each column of the table, every trial with its interval, and the mean of each row."""
     panels = []
@@ -187,7 +181,7 @@ def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
                 "mean": cells[label].mean,
                 "interval": cells[label].interval,
                 "paper": paper.mean if (paper := cells[label].paper) else None,
-                "trials": [_dot(trial.finished, column, metric) for trial in _of(members, column) if trial.finished],
+                "trials": [dot for trial in _of(members, column) if (dot := _dot(trial, column, metric))],
             }
             for label, members in rows.items()
             if not cells[label].is_empty
@@ -201,37 +195,54 @@ def _of(members: Iterable[Scored], column: Column) -> list[Scored]:
     return sorted(chosen, key=lambda trial: (trial.spec.split, trial.spec.seed))
 
 
-def _dot(result: TrialResult, column: Column, metric: str) -> dict[str, Any]:
+def _dot(trial: Scored, column: Column, metric: str) -> dict[str, Any] | None:
+    """A trial with a value; what is no finite number is no value."""
+    if trial.finished is None:
+        return None
     whole = column.group is None
-    return {
-        "value": result.metrics[metric] if whole else result.groups[column.group or ""][metric],
-        "interval": result.intervals.get(metric) if whole else None,
-        "split": result.spec.split,
-        "seed": result.spec.seed,
-    }
+    value = (trial.finished.metrics if whole else trial.finished.groups.get(column.group or "", {})).get(metric)
+    if not _is_number(value):
+        return None
+    bounds = _bounds(trial.finished, metric) if whole else None
+    return {"value": value, "interval": bounds, "split": trial.spec.split, "seed": trial.spec.seed}
 
 
-def _histories(store: Store, rows: Rows) -> list[dict[str, Any]]:
-    """Training curves by trial; a trial that shared another one's training has none."""
-    found = []
+def _bounds(result: TrialResult, metric: str) -> tuple[float, float] | None:
+    bounds = result.intervals.get(metric)
+    return bounds if bounds is not None and all(map(_is_number, bounds)) else None
+
+
+def _histories(store: Store, rows: Rows) -> tuple[list[dict[str, Any]], list[str]]:
+    """Training curves by trial, of those that did not share another one's training; what could not be read of them."""
+    found, notes = [], []
     for label, members in rows.items():
         for trial in members:
-            curves = _curves(_read_log(store.folder(trial.spec) / LOG))
+            file = store.folder(trial.spec) / LOG
+            log, unreadable = _read_log(file)
+            if unreadable:
+                notes.append(
+                    f"{file.relative_to(store.root)}: lines that cannot be read and are left out: {unreadable:,}."
+                )
+            curves = _curves(log)
             if curves:
                 spec = trial.spec
                 about = {"row": label, "protocol": trial.scored_on.label, "split": spec.split, "seed": spec.seed}
                 found.append({**about, "curves": curves})
-    return found
+    return found, notes
 
 
-def _read_log(file: Path) -> list[dict[str, Any]]:
-    if not file.is_file():
-        return []
-    lines = file.read_text(encoding="utf-8").splitlines()
+def _read_log(file: Path) -> tuple[list[dict[str, Any]], int]:
+    """Rows of a log, and how many of its lines are none; the last may be one that a training is just writing."""
+    rows = [_row(line) for line in file.read_bytes().splitlines()] if file.is_file() else []
+    return [row for row in rows if row is not None], rows[:-1].count(None)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
     try:
-        return [json.loads(line) for line in lines]
+        row = parse_json(line)
     except ValueError:
-        return [json.loads(line) for line in lines[:-1]]  # a training is just writing its last line
+        return None
+    return row if isinstance(row, dict) and _is_number(row.get("epoch")) else None
 
 
 def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
@@ -268,9 +279,6 @@ def _sensitivity(summary: Summary, rows: Rows) -> list[dict[str, Any]]:
         for key, points in series.items()
         if len({point["lam"] for point in points}) > 1
     ]
-
-
-# --- trials ---------------------------------------------------------------------------------------------
 
 
 class _Made(NamedTuple):
@@ -325,17 +333,18 @@ def _made(trial: Scored, store: Store, page: Path, metric: str) -> _Made:
         state = "no result"
     elif result.error is not None:
         state = "failed"
+    elif not _is_number(result.metrics.get(metric)):
+        state = "no number"
     else:
-        bounds = result.intervals.get(metric)
+        bounds = _bounds(result, metric)
         state = percent(result.metrics[metric]) + (f" ({interval(bounds)})" if bounds else "")
     link = None
-    if result is not None and result.predictions is not None:
-        path = os.path.relpath(store.root / result.predictions, page)
-        link = quote(Path(path).as_posix())
-    return _Made(trial.spec, state, result.seconds if result else 0.0, link, command_of(trial.spec, str(store.root)))
+    if result is not None and (file := store.predictions(result)) is not None:
+        link = quote(Path(os.path.relpath(file, page)).as_posix())
+    return _Made(trial.spec, state, result.seconds if result else 0.0, link, command_of(trial.spec))
 
 
 def _failure(result: TrialResult, store: Store) -> dict[str, str]:
     message, _, rest = (result.error or "").strip().partition("\n")
-    command = command_of(result.spec, str(store.root))
+    command = command_of(result.spec)
     return {"id": result.spec.id, "message": message, "trace": rest.strip(), "command": command}

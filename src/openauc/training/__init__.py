@@ -1,1 +1,1 @@
-"""Training: recipes, learning-rate schedules, augmentation. Importing this package needs no torch."""
+"""Training and prediction with torch: loop, schedule, augmentation, checkpoints, features."""

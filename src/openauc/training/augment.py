@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from openauc.training.recipe import Operations, Recipe
+from openauc.recipe import Operations, Recipe
 
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2023, 0.1994, 0.2010)

@@ -1,26 +1,26 @@
 """What a run keeps on disk: weights, checkpoints it can continue from, and where they were made.
 
-Both are one safetensors file each, tensors in its body and JSON in its header, so that a checkpoint is always
-complete and consistent, however the process that wrote it ended.
+Both are one safetensors file each, tensors in its body, JSON and a checksum of everything in its header, so that a
+checkpoint is always complete and consistent, however the process that wrote it ended, and damage to it is noticed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from openauc._files import atomic_write
+from openauc._files import atomic_write, parse_json, sealed, sealed_metadata
 from openauc.methods.base import Method
 
 HEADER = "openauc"
@@ -114,13 +114,18 @@ class Checkpoint:
         Raises
         ------
         ValueError
-            If the file is not a checkpoint.
+            If the file is not a checkpoint, or was damaged.
         """
         tensors, header = _read(path)
-        if header is None or "progress" not in header:
+        try:
+            return cls._of(tensors, header or {})
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError(
                 f"{path} is not a checkpoint of openauc; remove it to start again, or use another directory."
-            )
+            ) from None
+
+    @classmethod
+    def _of(cls, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Checkpoint:
         optimizers = {
             name: _join_optimizer(_below(tensors, f"optimizer.{name}."), rest)
             for name, rest in header["optimizers"].items()
@@ -172,7 +177,7 @@ def _write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], header: 
     # A copy of each: safetensors refuses shared memory and layouts other than row by row.
     plain = {key: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()}
     metadata = None if header is None else {HEADER: json.dumps(header, default=_jsonable)}
-    content = save(plain, metadata)
+    content = sealed(save(plain, metadata))
     with atomic_write(path) as file:
         file.write(content)
 
@@ -185,15 +190,20 @@ def _jsonable(value: Any) -> Any:
 
 
 def _read(path: str | os.PathLike[str], *, tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    metadata = sealed_metadata(path)
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            body = {key: file.get_tensor(key) for key in file.keys()} if tensors else {}  # noqa: SIM118
-    except SafetensorError as error:
+        body = load_file(path) if tensors else {}
+        header = parse_json(metadata[HEADER]) if HEADER in metadata else None
+    except (SafetensorError, ValueError, TypeError) as error:
         raise ValueError(
             f"{path} cannot be read as safetensors ({error}); remove it to start again, or fetch it again."
         ) from error
-    return body, json.loads(metadata[HEADER]) if HEADER in metadata else None
+    if header is not None and not isinstance(header, dict):
+        raise ValueError(
+            f"{path} describes itself with a {type(header).__name__} instead of a JSON object; remove it to start "
+            "again, or fetch it again."
+        )
+    return body, header
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -220,24 +230,3 @@ def _join_optimizer(moments: Mapping[str, Tensor], rest: Mapping[str, Any]) -> d
         index, _, key = name.partition(".")
         state[int(index)][key] = tensor
     return {"state": state, "param_groups": rest["param_groups"]}
-
-
-def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming what differs, unless a folder's run and the one asked for are the same."""
-    # By way of JSON, as what was read: a tuple there is a list.
-    before, now = (dict(_flat(json.loads(json.dumps(about)))) for about in (old, new))
-    different = [key for key in before | now if before.get(key) != now.get(key)]
-    if different:
-        said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])
-        more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
-        raise ValueError(
-            f"{folder} holds another run: {said}{more}. Repeat its command to resume it, or choose another folder."
-        )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -11,8 +11,6 @@ import math
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -27,24 +25,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openauc._files import write_text
+from openauc._trial_files import CHECKPOINT, LOG, WEIGHTS, refuse_other_run
 from openauc._validation import check_choice
-from openauc.methods import load_method, make_method, method_options
 from openauc.methods.base import Method
-from openauc.models.backbones import make_backbone
-from openauc.protocols.base import OpenSetData, TrainPart
-from openauc.protocols.sources import take
+from openauc.protocols.base import OpenSetData
+from openauc.recipe import Recipe
 from openauc.training.augment import TrainTransform
 from openauc.training.checkpoint import (
     Checkpoint,
     ProcessState,
     Progress,
-    refuse_other_run,
     restore_optimizer,
     save_weights,
 )
-from openauc.training.predict import Pixels, lay_out, remember_recipe
-from openauc.training.process import caught_signals, memory_reused, on_cpu, process_state
-from openauc.training.recipe import Recipe, default_backbone
+from openauc.training.pixels import Pixels, lay_out
+from openauc.training.predict import remember_recipe
+from openauc.training.process import caught_signals, on_cpu, process_state
 from openauc.training.schedule import learning_rate
 
 if TYPE_CHECKING:
@@ -54,8 +50,6 @@ Precision = Literal["fp32", "bf16", "fp16"]
 PRECISIONS: dict[Precision, str] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "mlflow": ("mlflow",)}
 """Trackers by name, and the packages of which one has to be installed."""
-
-CHECKPOINT, LOG, WEIGHTS = "checkpoint.safetensors", "log.jsonl", "model.safetensors"
 
 
 class TrainingInterrupted(Exception):
@@ -133,7 +127,8 @@ def train(
     TrainingInterrupted
         After the checkpoint that a signal asked for.
     FloatingPointError
-        When the loss is not finite. The step is not taken and the last checkpoint stays.
+        When a loss was not finite, at the end of that epoch: numbers are read from the device once an epoch. The
+        checkpoint of the epoch before stays.
     """
     _check(method, data, seed, checkpoint_every)
     if precision == "fp16" and process_state().device.type == "cpu":
@@ -147,56 +142,13 @@ def train(
         )
         if compile:
             method.backbone.compile()
-        with memory_reused(enabled=accelerator.device.type == "cpu"):
-            return run.go(checkpoint_every)
+        return run.go(checkpoint_every)
     finally:
         for tracker in accelerator.trackers:
             tracker.finish()
         accelerator.unwrap_model(method, keep_fp32_wrapper=False)
         # Otherwise the next run of this process could not choose another precision.
         AcceleratorState._reset_state()
-
-
-def build_method(
-    name: str,
-    data: OpenSetData,
-    recipe: Recipe,
-    *,
-    backbone: str | None = None,
-    width: int | None = None,
-    seed: int = 0,
-    method_args: Mapping[str, Any] | None = None,
-) -> Method:
-    """Method of that name for the data's known classes, its initial weights drawn with ``seed``.
-
-    Without ``backbone`` it is the one of the papers: ResNet-50 for images above 64 pixels, else VGG32, with
-    two BatchNorm branches for ARPL+CS.
-    """
-    kind = load_method(name)
-    options = dict(method_args or {})
-    if "image_size" in method_options(kind):
-        options.setdefault("image_size", recipe.image_size)
-    network = make_backbone(
-        backbone or default_backbone(name, recipe.image_size),
-        width=width,
-        image_size=recipe.image_size,
-        generator=_torch_generator(seed, "backbone"),
-    )
-    rng = np.random.default_rng([seed, *b"method"])
-    return make_method(kind, network, data.num_classes, rng=rng, method_args=options)
-
-
-def limited(data: OpenSetData, images: int, *, seed: int = 0) -> OpenSetData:
-    """The same data with at most ``images`` training images, drawn without replacement."""
-    if images < 1:
-        raise ValueError(f"max_train_images is {images}; pass a positive number of images.")
-    return replace(data, read_train=partial(_read_limited, data, images, seed))
-
-
-def _read_limited(data: OpenSetData, images: int, seed: int) -> TrainPart:
-    order = np.random.default_rng([seed, *b"limited"]).permutation(len(data.train_labels))
-    kept = np.sort(order[:images])
-    return data.train._replace(images=take(data.train_images, kept), labels=data.train_labels[kept])
 
 
 def epoch_batches(
@@ -231,6 +183,39 @@ def epoch_batches(
     return batches
 
 
+class Sums:
+    """Weighted sums of what steps report, kept on the device and read when an epoch or a checkpoint asks for them.
+
+    >>> sums = Sums(torch.device("cpu"))
+    >>> sums.add({"loss": torch.tensor(0.5)}, weight=2)
+    >>> sums.add({"loss": torch.tensor(2.0)}, weight=1)
+    >>> sums.read()
+    {'loss': (3.0, 3.0)}
+    """
+
+    def __init__(self, device: torch.device, start: Mapping[str, tuple[float, float]] | None = None) -> None:
+        self.totals = {
+            name: torch.tensor(total, dtype=torch.float64, device=device) for name, (total, _) in (start or {}).items()
+        }
+        self.weights = {name: weight for name, (_, weight) in (start or {}).items()}
+
+    def add(self, values: Mapping[str, Tensor], *, weight: float) -> None:
+        """Add one step's numbers; a weight of zero leaves no trace."""
+        if weight == 0:
+            return
+        for name, value in values.items():
+            term = weight * value.detach().double()
+            self.totals[name] = self.totals[name] + term if name in self.totals else term
+            self.weights[name] = self.weights.get(name, 0.0) + weight
+
+    def read(self) -> dict[str, tuple[float, float]]:
+        """Each name's sum and weight; all sums come from the device in one copy."""
+        if not self.totals:
+            return {}
+        totals = torch.stack(list(self.totals.values())).tolist()
+        return {name: (total, self.weights[name]) for name, total in zip(self.totals, totals, strict=True)}
+
+
 class _Run:
     """One training run of one process."""
 
@@ -257,7 +242,7 @@ class _Run:
         self.labels = torch.from_numpy(data.train_labels).to(accelerator.device)
         self.transform = TrainTransform(recipe, data.train_images.shape[1])
         self.progress = Progress()
-        self.sums: dict[str, tuple[float, float]] = {}
+        self.sums = Sums(accelerator.device)
         self._seed_generators()
         method.to(accelerator.device)
         lay_out(method, self.layout)
@@ -315,14 +300,14 @@ class _Run:
             values = self._step(batch, pixels)
             self.progress.batch += 1
             self.progress.seconds = time.perf_counter() - begin
-            self._add(values, weight=len(batch.rows) if batch.share else 0)
-            self._show(bar, values["loss"], rate, self.progress.batch / len(batches))
+            self.sums.add(values, weight=len(batch.rows) if batch.share else 0)
+            self._show(bar, rate, self.progress.batch / len(batches))
             if self._agreed(caught):
                 return False
         self._finish_epoch(rate)
         return True
 
-    def _step(self, batch: Batch, pixels: Tensor) -> dict[str, float]:
+    def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
         place = (self.progress.epoch, self.progress.batch, self.process)
         x = self.transform(pixels, _torch_generator(self.seed, "augment", *place))
@@ -330,34 +315,34 @@ class _Run:
         y = self.labels[torch.from_numpy(batch.rows).to(self.labels.device)]
 
         def backward(loss: Tensor) -> None:
-            self._require_finite("loss", loss.item())
             self.accelerator.backward(batch.share * loss)
 
         values = self.method.train_batch(
             x, y, self.optimizer, phase=batch.phase, forward=self.forward, backward=backward
         )
-        for name, value in values.items():
-            self._require_finite(name, value)
         return values | self.method.diagnostics()
 
-    def _require_finite(self, name: str, value: float) -> None:
-        if math.isfinite(value):
-            return
-        kept = self.out is not None and (self.out / CHECKPOINT).is_file()
-        rate = learning_rate(self.recipe, self.progress.epoch)
-        raise FloatingPointError(
-            f"the {name.replace('_', ' ')} is {value} in epoch {self.progress.epoch + 1}, batch "
-            f"{self.progress.batch + 1}, at a learning rate of {rate:g}; lower the rate or add warm-up epochs"
-            + (f". The last good checkpoint is kept in {self.out}." if kept else ".")
-        )
+    def _totals(self) -> dict[str, tuple[float, float]]:
+        """The epoch's sums so far over all processes; a sum that is not finite ends the run."""
+        sums: dict[str, tuple[float, float]] = {}
+        for part in gather_object([self.sums.read()]):
+            for name, (total, weight) in part.items():
+                before = sums.get(name, (0.0, 0.0))
+                sums[name] = (before[0] + total, before[1] + weight)
+        for name, (total, weight) in sums.items():
+            if not math.isfinite(total):
+                kept = self.out is not None and (self.out / CHECKPOINT).is_file()
+                rate = learning_rate(self.recipe, self.progress.epoch)
+                raise FloatingPointError(
+                    f"the {name.replace('_', ' ')} is {total / weight} in epoch {self.progress.epoch + 1}, at a "
+                    f"learning rate of {rate:g}; lower the rate or add warm-up epochs"
+                    + (f". The last good checkpoint is kept in {self.out}." if kept else ".")
+                )
+        return sums
 
     def _finish_epoch(self, rate: float) -> None:
         self._share_buffers()
-        sums: dict[str, tuple[float, float]] = {}
-        for part in gather_object([self.sums]):
-            for name, (total, weight) in part.items():
-                sums[name] = (sums.get(name, (0, 0))[0] + total, sums.get(name, (0, 0))[1] + weight)
-        means = {name: total / weight for name, (total, weight) in sums.items()}
+        means = {name: total / weight for name, (total, weight) in self._totals().items()}
         images = len(self.labels) * len(self.method.passes)
         row = {
             "epoch": self.progress.epoch + 1,
@@ -367,20 +352,14 @@ class _Run:
             "images_per_second": images / self.progress.seconds,
             **means,
         }
-        self.sums = {}
+        self.sums = Sums(self.accelerator.device)
         self.progress = Progress(epoch=self.progress.epoch + 1, history=[*self.progress.history, row])
-
-    def _add(self, values: Mapping[str, float], *, weight: int) -> None:
-        if weight == 0:
-            return
-        for name, value in values.items():
-            total, weights = self.sums.get(name, (0.0, 0.0))
-            self.sums[name] = (total + weight * value, weights + weight)
 
     def _save(self) -> None:
         if self.out is None:
             return
-        processes = gather_object([ProcessState.of(self.method, self.sums)])
+        self._totals()
+        processes = gather_object([ProcessState.of(self.method, self.sums.read())])
         if not self.accelerator.is_main_process:
             return
         scaler = self.accelerator.scaler
@@ -403,7 +382,7 @@ class _Run:
             restore_optimizer(optimizer, checkpoint.optimizers[name])
         own = checkpoint.processes[self.process]
         own.restore(self.method)
-        self.sums = own.sums
+        self.sums = Sums(self.accelerator.device, own.sums)
         self.progress = checkpoint.progress
         if checkpoint.scaler is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(checkpoint.scaler)
@@ -450,7 +429,7 @@ class _Run:
         bar = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:g}"),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}  rate {task.fields[rate]:.2g}"),
+            TextColumn("last loss {task.fields[loss]:.4f}  rate {task.fields[rate]:.2g}"),
             TextColumn("{task.fields[speed]:,.0f} images/s"),
             TimeRemainingColumn(),
             console=console,
@@ -460,13 +439,14 @@ class _Run:
         bar.add_task("", total=self.recipe.epochs, completed=done, epoch=done, loss=math.nan, rate=0.0, speed=0.0)
         return bar
 
-    def _show(self, bar: Bar, loss: float, rate: float, share: float) -> None:
+    def _show(self, bar: Bar, rate: float, share: float) -> None:
+        history = self.progress.history
         images = share * len(self.labels) * len(self.method.passes)
         bar.update(
             bar.task_ids[0],
             completed=self.progress.epoch + share,
             epoch=self.progress.epoch + 1,
-            loss=loss,
+            loss=history[-1]["loss"] if history else math.nan,
             rate=rate,
             speed=images / self.progress.seconds,
         )

@@ -3,68 +3,67 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from openauc._files import atomic_write
 from openauc._validation import check_choice
+from openauc.features.scores import make_score
 from openauc.methods.base import Method
 from openauc.models.base import Backbone, BranchedBatchNorm2d
-from openauc.predictions import Predictions
+from openauc.predictions import Predictions, read_columns
 from openauc.protocols.base import OpenSetData
-from openauc.protocols.sources import Images, LazyImages
+from openauc.protocols.sources import Images
+from openauc.recipe import Recipe
 from openauc.training.augment import TestTransform
-from openauc.training.process import native_bfloat16, process_state
-from openauc.training.recipe import Recipe
+from openauc.training.pixels import Pixels, lay_out
+from openauc.training.process import process_state
 
-InferencePrecision = Literal["auto", "fp32", "bf16"]
-Part = Literal["test", "validation"]
+InferencePrecision = Literal["fp32", "bf16"]
+Part = Literal["train", "validation", "test"]
 
-PROBE_IMAGES = 1024
-"""Images on which bfloat16 has to agree with float32 before it may predict the others."""
-LEAST_AGREEMENT = 0.999
 # A CPU is fastest while the activations of a batch stay in the caches of its cores; a GPU wants to be filled.
 _PIXELS_PER_THREAD = 32 * 32 * 32
 _PIXELS_PER_GPU = 32 * 32 * 1024
 
 
-class Pixels:
-    """uint8 images taken by row as (B, 3, H, W), from memory or decoded on demand.
+class Embedded(NamedTuple):
+    """What a network makes of n images: features (n, D), logits (n, C), and the labels the data has for them."""
 
-    Images in memory move to the device once and as a whole; compressed ones stay compressed, and while a batch
-    is in use the next one is being decoded.
-    """
+    features: NDArray[np.float32]
+    logits: NDArray[np.float32]
+    labels: NDArray[np.int64]
 
-    def __init__(self, images: Images, device: torch.device) -> None:
-        self.device = device
-        self.images = images if isinstance(images, LazyImages) else torch.from_numpy(images).to(device)
+    def save(self, path: Path) -> None:
+        """Write a Parquet file with the columns ``y_true``, ``logits`` and ``features``, all or nothing.
 
-    def stream(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
-        """Yield the images of each batch of rows."""
-        if isinstance(self.images, Tensor):
-            for rows in batches:
-                yield _channels_first(self.images[torch.from_numpy(rows).to(self.device)])
-            return
-        with ThreadPoolExecutor(1) as pool:
-            decoding = None
-            for rows in batches:
-                following = pool.submit(self.images.__getitem__, rows)
-                if decoding is not None:
-                    yield self._decoded(decoding)
-                decoding = following
-            if decoding is not None:
-                yield self._decoded(decoding)
+        ``openauc evaluate`` reads it as it reads any file with logits.
+        """
+        import pyarrow
+        from pyarrow import parquet
 
-    def _decoded(self, decoding: Future[NDArray[np.uint8]]) -> Tensor:
-        return _channels_first(torch.from_numpy(decoding.result()).to(self.device))
+        rows = {"logits": self.logits, "features": self.features}
+        lists = {
+            name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), values.shape[1])
+            for name, values in rows.items()
+        }
+        with atomic_write(path) as file:
+            parquet.write_table(pyarrow.table({"y_true": self.labels, **lists}), file)
+
+    @classmethod
+    def load(cls, path: Path) -> Embedded:
+        """Read what :meth:`save` wrote."""
+        columns = read_columns(path)
+        return cls(columns["features"], columns["logits"], columns["y_true"])
 
 
 def predict(
@@ -73,24 +72,65 @@ def predict(
     recipe: Recipe | None = None,
     *,
     part: Part = "test",
-    precision: InferencePrecision = "auto",
+    score: str | None = None,
+    precision: InferencePrecision = "fp32",
     batch_size: int | None = None,
 ) -> Predictions:
     """Class and open-set score of every test image, in the order of the data.
 
-    Several processes take a part of the images each and all return the whole. Scores are computed from the
-    logits in float64, where confident probabilities still differ.
+    Parameters
+    ----------
+    method, data, recipe, part, precision, batch_size
+        See :func:`embed`.
+    score
+        Name in ``SCORES``; the method's own if left out. One that learns from training samples sees the training part.
+    """
+    embedded = embed(method, data, recipe, part=part, precision=precision, batch_size=batch_size)
+    training = None
+    if score is not None and make_score(score).fits:
+        training = embed(method, data, recipe, part="train", precision=precision, batch_size=batch_size)
+    return predictions_of(method, embedded, score=score, training=training)
+
+
+def predictions_of(
+    method: Method, embedded: Embedded, *, score: str | None = None, training: Embedded | None = None
+) -> Predictions:
+    """The triple of embedded images; a score that has to be fitted is, on the ``training`` part."""
+    if score is None:
+        scores = method.open_score(torch.from_numpy(embedded.logits).double()).numpy()
+    else:
+        chosen = make_score(score)
+        if chosen.fits:
+            if training is None:
+                raise ValueError(f"the score {score!r} learns from training samples; pass them as `training`.")
+            chosen.fit(training.features, training.logits, training.labels)
+        scores = chosen(embedded.features, embedded.logits)
+    return Predictions.of(embedded.labels, embedded.logits.argmax(1), scores)
+
+
+def embed(
+    method: Method,
+    data: OpenSetData,
+    recipe: Recipe | None = None,
+    *,
+    part: Part = "test",
+    precision: InferencePrecision = "fp32",
+    batch_size: int | None = None,
+) -> Embedded:
+    """Features and logits of every image of one part of the data, in its order, as a test sees them: not augmented.
+
+    Several processes take a part of the images each and all return the whole.
 
     Parameters
     ----------
     method
         Used in evaluation mode and left as it was.
     data
-        Whose ``test`` part, or ``validation`` slice, to predict.
+        Whose ``train``, ``validation`` or ``test`` part to look at.
     recipe
         Supplies image size and normalisation; the one of :func:`~openauc.training.loop.train` if left out.
     part, precision, batch_size
-        See :func:`predict_logits`.
+        See :func:`embed_images`.
     """
     recipe = recipe or recipe_of(method)
     if recipe is None:
@@ -98,68 +138,63 @@ def predict(
             "the method was not trained here, so its image size and normalisation are unknown; pass the "
             "recipe it was trained with."
         )
-    check_choice("part", part, ("test", "validation"))
-    images, labels = (
-        (data.test_images, data.test_labels) if part == "test" else (data.validation_images, data.validation_labels)
-    )
-    logits = predict_logits(method, images, recipe, precision=precision, batch_size=batch_size)
-    scores = method.open_score(torch.from_numpy(logits).double())
-    return Predictions.of(labels, logits.argmax(1), scores.numpy())
+    check_choice("part", part, ("train", "validation", "test"))
+    images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+    return Embedded(*embed_images(method, images, recipe, precision=precision, batch_size=batch_size), labels)
 
 
-def predict_logits(
+def embed_images(
     method: Method,
     images: Images,
     recipe: Recipe,
     *,
-    precision: InferencePrecision = "auto",
+    precision: InferencePrecision = "fp32",
     batch_size: int | None = None,
-) -> NDArray[np.float32]:
-    """Logits (N, C) of uint8 images (N, H, W, 3).
+    seen: Callable[[int], object] = lambda count: None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Features (N, D) and logits (N, C) of uint8 images (N, H, W, 3).
 
     BatchNorms are folded into the convolutions before them.
 
     Parameters
     ----------
     method, images, recipe
-        See :func:`predict`.
+        See :func:`embed`.
     precision
-        ``"auto"`` is bfloat16 where the hardware computes in it and the arg max of 1,024 probed images agrees
-        with float32 on 99.9 % of them; float32 otherwise.
+        ``"bf16"`` computes in bfloat16, which is faster where the hardware can, and leaves few distinct scores: ties.
     batch_size
         Images at a time; by default what suits the device and the image size.
+    seen
+        Told after each batch how many images this process has done.
     """
-    check_choice("precision", precision, ("auto", "fp32", "bf16"))
+    check_choice("precision", precision, ("fp32", "bf16"))
     if len(images) == 0:
         raise ValueError("there is no image to predict; ask for a validation slice when loading the data.")
-    size = batch_size or _batch_size(_device(method), recipe.image_size)
+    size = _batch_size(_device(method), recipe.image_size) if batch_size is None else batch_size
     if size < 1:
         raise ValueError(f"batch_size is {size}; pass a positive number of images.")
+    state = process_state()
+    own = np.array_split(np.arange(len(images)), state.num_processes)[state.process_index]
     training = method.training
     method.eval()
     try:
         with torch.inference_mode():
-            return _gathered(_Predictor(method, images, recipe, size), len(images), precision)
+            found = _Predictor(method, images, recipe, size).embed(own, half=precision == "bf16", seen=seen)
     finally:
         method.train(training)
+    features, logits = zip(*gather_object([found]), strict=True)
+    return np.concatenate(features), np.concatenate(logits)
 
 
 def remember_recipe(method: Method, recipe: Recipe) -> None:
     """Note on the method how the images it was trained on were prepared."""
-    vars(method)["recipe"] = recipe
+    vars(method)["trained_with"] = recipe
 
 
 def recipe_of(method: Method) -> Recipe | None:
     """The recipe :func:`remember_recipe` noted, if any."""
-    recipe: Recipe | None = vars(method).get("recipe")
+    recipe: Recipe | None = vars(method).get("trained_with")
     return recipe
-
-
-def lay_out(module: nn.Module, layout: torch.memory_format) -> None:
-    """Give the convolutions of a module a memory layout; no value changes."""
-    for parameter in module.parameters():
-        if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
 def fold_batch_norms(backbone: Backbone) -> Backbone:
@@ -195,41 +230,21 @@ class _Predictor:
         # Set here in any case, so that the logits follow from the weights and not from how they were made.
         lay_out(self.method.backbone, torch.channels_last)
 
-    def logits(self, rows: NDArray[np.int64], *, half: bool) -> NDArray[np.float32]:
-        """(n, C) logits of some rows."""
+    def embed(
+        self, rows: NDArray[np.int64], *, half: bool, seen: Callable[[int], object]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(n, D) features and (n, C) logits of some rows."""
         batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
-        found = [np.empty((0, self.method.num_classes), np.float32)]
+        features = [np.empty((0, self.method.backbone.feature_dim), np.float32)]
+        logits = [np.empty((0, self.method.num_classes), np.float32)]
         for pixels in self.pixels.stream(batches):
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
                 x = self.transform(pixels).contiguous(memory_format=torch.channels_last)
-                found.append(self.method.logits(x).float().cpu().numpy())
-        return np.concatenate(found)
-
-    def trusts_half(self, rows: NDArray[np.int64]) -> bool:
-        """Whether bfloat16 decides like float32 on images taken evenly from the rows."""
-        probe = rows[:: max(1, len(rows) // PROBE_IMAGES)][:PROBE_IMAGES]
-        return bool(agreement(self.logits(probe, half=True), self.logits(probe, half=False)) >= LEAST_AGREEMENT)
-
-
-def agreement(logits: NDArray[np.float32], others: NDArray[np.float32]) -> float:
-    """Share of samples with the same arg max.
-
-    >>> agreement(np.float32([[1, 2], [3, 0]]), np.float32([[0, 1], [0, 1]]))
-    0.5
-    """
-    return float(np.mean(logits.argmax(1) == others.argmax(1)))
-
-
-def _gathered(predictor: _Predictor, count: int, precision: InferencePrecision) -> NDArray[np.float32]:
-    """Logits of all rows; each process computes a part of them, none twice, and all get the whole."""
-    everything = np.arange(count)
-    # Every process probes the same images, so that all decide alike.
-    half = precision == "bf16" or (
-        precision == "auto" and native_bfloat16(predictor.device) and predictor.trusts_half(everything)
-    )
-    state = process_state()
-    own = np.array_split(everything, state.num_processes)[state.process_index]
-    return np.concatenate(gather_object([predictor.logits(own, half=half)]))
+                hidden = self.method.backbone(x)
+                logits.append(self.method.class_scores(hidden).float().cpu().numpy())
+                features.append(hidden.float().cpu().numpy())
+            seen(sum(map(len, logits)))
+        return np.concatenate(features), np.concatenate(logits)
 
 
 def _pairs(module: nn.Module) -> list[tuple[str, str]]:
@@ -247,7 +262,3 @@ def _batch_size(device: torch.device, image_size: int) -> int:
 
 def _device(method: Method) -> torch.device:
     return next(method.parameters()).device
-
-
-def _channels_first(pixels: Tensor) -> Tensor:
-    return pixels.permute(0, 3, 1, 2).contiguous()

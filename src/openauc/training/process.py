@@ -1,9 +1,7 @@
-"""What a training process is and has: its place among others, its device, its memory, its signals."""
+"""What a training process is and has: its place among others, its device, its signals."""
 
 from __future__ import annotations
 
-import ctypes
-import platform
 import signal
 import sys
 import threading
@@ -14,9 +12,6 @@ from types import FrameType
 import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
-
-# malloc.h
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 
 
 def on_cpu() -> bool:
@@ -30,35 +25,6 @@ def on_cpu() -> bool:
 def process_state() -> PartialState:
     """Which of how many processes this is, and its device."""
     return PartialState(cpu=on_cpu())
-
-
-def native_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies in bfloat16 itself rather than by way of float32."""
-    if device.type == "cuda":
-        return bool(torch.cuda.get_device_capability(device) >= (8, 0))
-    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
-@contextmanager
-def memory_reused(*, enabled: bool) -> Iterator[None]:
-    """Keep freed memory in the process, where the C library is glibc.
-
-    By default it returns every large block to the system at once, and a tenth of a full-width step on a CPU went
-    into clearing the pages of the next one. What is set afterwards is where glibc's own adjustment ends.
-    """
-    if not enabled or platform.libc_ver()[0] != "glibc":
-        yield
-        return
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_MAX, 0)
-    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    try:
-        yield
-    finally:
-        libc.mallopt(_M_MMAP_MAX, 2**16)
-        libc.mallopt(_M_MMAP_THRESHOLD, 2**25)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**26)
-        libc.malloc_trim(0)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import math
 
-from openauc.training.recipe import Recipe
+from openauc.recipe import Recipe
 
 STEP_DECAY = 0.1
 LOWEST_SHARE = 1e-3
@@ -43,7 +43,7 @@ def learning_rate(recipe: Recipe, epoch: int) -> float:
 
     Examples
     --------
-    >>> from openauc.training.recipe import Recipe
+    >>> from openauc.recipe import Recipe
     >>> steps = Recipe(epochs=10, learning_rate=0.1, milestones=(0.3, 0.6, 0.9))
     >>> [round(learning_rate(steps, epoch), 6) for epoch in (0, 2, 3, 6, 9)]
     [0.1, 0.1, 0.01, 0.001, 0.0001]

@@ -10,8 +10,8 @@ from typing import Any
 
 from openauc.bench.paper import METHODS
 from openauc.bench.trial import Scalar, TrialSpec
+from openauc.methods import recipe_for
 from openauc.protocols import get_protocol
-from openauc.training.recipe import recipe_for
 
 WIDTH = 8
 EPOCHS = 12

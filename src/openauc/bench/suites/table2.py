@@ -13,8 +13,8 @@ from typing import Any, Literal
 from openauc._validation import check_choice
 from openauc.bench.paper import METHODS, TABLE_2_PROTOCOLS
 from openauc.bench.trial import Scalar, TrialSpec
+from openauc.methods import load_method, recipe_for
 from openauc.protocols import get_protocol
-from openauc.training.recipe import published_recipe, recipe_for
 
 Budget = Literal["paper", "cpu"]
 
@@ -56,7 +56,7 @@ def paper_trials(protocol: str, split: int, method: str, *, seed: int = 0) -> li
     """A method as published and, unless another row of the table is just that, under the ``plus`` recipe."""
     ranks = method in CPU_LAMBDA
     options: dict[str, Scalar] = {"preset": "paper", "lam": PAPER_LAMBDA} if ranks else {}
-    recipes = {published_recipe(method), "plus"}
+    recipes = {load_method(method).recipe, "plus"}
     if method == "arpl":  # ARPL+ is ARPL with this recipe
         recipes.remove("plus")
     return [

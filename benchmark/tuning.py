@@ -1,6 +1,7 @@
 """Weight of the ranking term for ``table2 --budget cpu``, chosen on held-out known classes only.
 
 One weight per method, by the mean over all of these trials: those of one protocol are too few to tell weights apart.
+`openauc run benchmark/tuning.py -o STORE`, then `python benchmark/publish.py STORE tuning --title T`.
 """
 
 from __future__ import annotations

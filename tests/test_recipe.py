@@ -8,20 +8,10 @@ from typing import Any
 
 import pytest
 
-from openauc.training.recipe import FIELDS, PLUS_ROWS, RECIPES, Recipe, recipe_for
+from openauc.methods import load_method, method_names, recipe_for
+from openauc.protocols import PROTOCOLS, Protocol, Split
+from openauc.recipe import FIELDS, Recipe, published_recipes
 from openauc.training.schedule import learning_rate
-
-PROTOCOLS = {
-    "mnist",
-    "svhn",
-    "cifar10",
-    "cifar+10",
-    "cifar+50",
-    "tinyimagenet",
-    "cub",
-    "aircraft",
-    "digits",
-}
 
 # image size, rate, N, M, label smoothing, batch: the rows shipped with the "+" recipe.
 PUBLISHED = {
@@ -61,7 +51,7 @@ def test_plus_rows_are_the_published_ones(method: str, protocol: str) -> None:
     assert row == PUBLISHED[method, protocol]
 
 
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS - {"digits"}))
+@pytest.mark.parametrize("protocol", sorted({protocol for _, protocol in PUBLISHED}))
 def test_what_all_plus_recipes_share(protocol: str) -> None:
     recipe = recipe_for("plus", protocol)
     assert (recipe.epochs, recipe.schedule, recipe.restarts, recipe.warmup_epochs) == (
@@ -90,12 +80,61 @@ def test_plain_recipes_are_the_published_ones() -> None:
         assert recipe_for("plain", protocol) == sgd
     assert recipe_for("plain", "mnist") == replace(sgd, augmentation="none")
     assert recipe_for("plain", "tinyimagenet", "arpl") == adam
+    large = Recipe(**common | {"batch_size": 32, "normalize": True}, learning_rate=0.001, image_size=448)
+    assert recipe_for("plain", "cub") == recipe_for("plain", "aircraft") == large
 
 
-def test_every_recipe_covers_every_protocol() -> None:
-    assert set(RECIPES) == {"plain", "plus"}
-    assert all(set(table) == PROTOCOLS for table in RECIPES.values())
-    assert all(set(rows) <= PROTOCOLS for rows in PLUS_ROWS.values())
+def test_digits_have_shorter_recipes_at_16_pixels_and_one_of_their_own() -> None:
+    plain = Recipe(epochs=30, augmentation="none", image_size=16)
+    assert recipe_for("plain", "digits") == plain
+    assert recipe_for("plus", "digits") == recipe_for("plus", "mnist").changed(
+        epochs=60, batch_size=64, warmup_epochs=1, image_size=16
+    )
+    small = replace(plain, epochs=60, schedule="cosine_restarts", milestones=())
+    assert recipe_for("small", "digits") == recipe_for(None, "digits", "arpl_plus") == small
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_has_the_recipe_of_every_method(protocol: str) -> None:
+    recipes = PROTOCOLS[protocol].recipes
+    assert {"plain", "plus"} | {load_method(method).recipe for method in method_names()} <= set(recipes)
+    assert len({recipe.image_size for recipe in recipes.values()}) == 1
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_rows_of_a_method_name_protocols_and_change_something(method: str) -> None:
+    for protocol, row in load_method(method).recipe_rows.items():
+        plus = PROTOCOLS[protocol].recipes["plus"]
+        assert recipe_for("plus", protocol, method) == plus.changed(**row) != plus
+        assert recipe_for("plain", protocol, method) == PROTOCOLS[protocol].recipes["plain"]
+
+
+@pytest.mark.parametrize(("method", "name"), [("softmax", "plain"), ("arpl_cs", "plain"), ("openauc", "plus")])
+def test_without_a_name_it_is_the_one_the_method_was_published_with(method: str, name: str) -> None:
+    assert recipe_for(None, "svhn", method) == recipe_for(name, "svhn", method)
+
+
+def test_a_protocol_of_ones_own_has_the_published_recipes_for_its_size() -> None:
+    own = Protocol(
+        known_source="digits", unknown_source="digits", splits=(Split((0, 1), (2,)),), image_size=65, reference="a test"
+    )
+    assert own.recipes == published_recipes(65)
+    assert recipe_for("plus", own) == recipe_for("plus", "cub").changed(
+        image_size=65, rand_augment_m=6, label_smoothing=0.0
+    )
+    chosen = replace(own, recipes={"quick": Recipe(epochs=3)}, default_recipe="quick")
+    assert recipe_for(None, chosen, "openauc") == Recipe(epochs=3)
+    with pytest.raises(ValueError, match="recipe is 'plus'; expected one of 'quick'"):
+        recipe_for("plus", chosen)
+
+
+def test_large_images_are_fine_tuned_on() -> None:
+    assert published_recipes(64) == {
+        name: replace(recipe, image_size=64) for name, recipe in published_recipes(32).items()
+    }
+    for name, recipe in published_recipes(65).items():
+        assert (recipe.batch_size, recipe.learning_rate, recipe.normalize) == (32, 0.001, True)
+        assert recipe.rand_augment_n == (2 if name == "plus" else 0)
 
 
 def test_scaling_keeps_the_shape_of_the_schedule() -> None:
@@ -122,9 +161,24 @@ def test_overrides_come_last() -> None:
     assert (recipe.epochs, recipe.restarts, recipe.warmup_epochs, recipe.milestones) == (12, 2, 3, (0.5,))
 
 
-@pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-def test_json_round_trip(name: Any, protocol: str) -> None:
+def test_a_changed_recipe_is_another_one_and_as_strict() -> None:
+    recipe = Recipe()
+    assert recipe.changed(epochs=7).changed(epochs=100) == recipe == Recipe()
+    assert recipe.changed() == recipe
+    with pytest.raises(ValueError, match="epochs is 0"):
+        recipe.changed(epochs=0)
+    with pytest.raises(ValueError, match="epochs is 0"):
+        recipe.scaled(0)
+    with pytest.raises(TypeError, match=r"epochs is 1\.5"):
+        recipe.scaled(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no field 'lr'"):
+        recipe.changed(lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"), [(protocol, name) for protocol in PROTOCOLS for name in PROTOCOLS[protocol].recipes]
+)
+def test_json_round_trip(name: str, protocol: str) -> None:
     recipe = recipe_for(name, protocol, "arpl")
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
 
@@ -157,7 +211,7 @@ def test_recipes_cannot_be_changed() -> None:
         ({"milestones": (0.6, 0.3)}, "milestones is .* increasing fractions"),
         ({"milestones": (0.0, 0.3)}, "milestones is .* increasing fractions"),
         ({"milestones": (30, 60, 90)}, "milestones is .* increasing fractions"),
-        ({"optimizer": "lion"}, "optimizer is 'lion'; choose one of 'sgd', 'adam'"),
+        ({"optimizer": "lion"}, "optimizer is 'lion'; expected one of 'sgd', 'adam'"),
         ({"schedule": "linear"}, "schedule is 'linear'"),
         ({"augmentation": "mixup"}, "augmentation is 'mixup'"),
         ({"rand_augment_ops": "some"}, "rand_augment_ops is 'some'"),
@@ -187,12 +241,14 @@ def test_values_of_the_wrong_type_are_refused(values: dict[str, Any]) -> None:
 
 
 def test_unknown_names_are_refused_with_the_likely_spelling() -> None:
-    with pytest.raises(ValueError, match="no recipe named 'pluss'; did you mean 'plus'"):
-        recipe_for("pluss", "mnist")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no protocol named 'cifar-10'; did you mean 'cifar10'"):
+    with pytest.raises(ValueError, match=r"recipe is 'pluss'; expected one of 'plain', 'plus'.*Did you mean 'plus'"):
+        recipe_for("pluss", "mnist")
+    with pytest.raises(ValueError, match=r"protocol is 'cifar-10'; expected one of .*Did you mean 'cifar10'"):
         recipe_for("plain", "cifar-10")
-    with pytest.raises(ValueError, match="no protocol named 'xyz'; there are 'mnist'"):
+    with pytest.raises(ValueError, match=r"protocol is 'xyz'; expected one of .*'mnist'"):
         recipe_for("plain", "xyz")
+    with pytest.raises(ValueError, match=r"method is 'opnauc'.*Did you mean 'openauc'"):
+        recipe_for("plain", "mnist", "opnauc")
 
 
 def test_an_unknown_override_is_refused_with_the_accepted_names() -> None:

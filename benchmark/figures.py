@@ -1,10 +1,15 @@
-"""The paper's two figures from stored results; needs matplotlib (``pip install 'openauc[plot]'``).
+"""The paper's two figures from real runs, as SVG and PNG into `benchmark/results`; needs `openauc[plot]`.
+
+`python benchmark/figures.py figure1 "NAME=PREDICTIONS" ...`: metrics against the TPR of unknown, a panel a model.
+`python benchmark/figures.py figure2 STORE`: OpenAUC against lambda, from `openauc run sensitivity`.
 
 Colours are Okabe and Ito's, which stay apart for colour-blind readers; line styles and markers stay apart in grey.
 """
 
 from __future__ import annotations
 
+import argparse
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +17,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from writing import RESULTS
 
 from openauc._files import atomic_write
+from openauc.bench.store import Store
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import TrialResult
+from openauc.environment import environment, hardware_name
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import threshold_sweep
 from openauc.metrics.ranking import openauc_score
@@ -220,3 +228,28 @@ def _look() -> Iterator[ModuleType]:
         raise ImportError("figures need matplotlib: pip install 'openauc[plot]'.") from None
     with matplotlib.rc_context(LOOK):
         yield pyplot
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figure", choices=("figure1", "figure2"))
+    parser.add_argument("source", nargs="+", help='"NAME=PREDICTIONS" for figure 1, a store for figure 2')
+    chosen = parser.parse_args()
+    if chosen.figure == "figure1":
+        named = (source.partition("=") for source in chosen.source)
+        models = {name: Predictions.load(file) for name, _, file in named}
+        drawn = figure1(models)
+        source = ", ".join(f"{name} ({len(model.y_true):,} samples)" for name, model in models.items())
+    else:
+        results = [result for source in chosen.source for result in Store(source).results()]
+        drawn = figure2(results)
+        commits = sorted({result.environment.get("commit", "unknown") for result in results})
+        source = f"{len(results)} trials of commit {', '.join(commits)}"
+    facts = ", ".join(f"{key} {value}" for key, value in environment().items())
+    stem = RESULTS / f"{chosen.figure}_{hardware_name()}_{time.strftime('%Y%m')}"
+    for file in save(drawn, stem, about=f"From {source}. Drawn with {facts}."):
+        print(file)
+
+
+if __name__ == "__main__":
+    main()

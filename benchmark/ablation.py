@@ -1,8 +1,12 @@
-"""Which choices of the OpenAUC loss matter: each arm differs from the paper's form in one thing."""
+"""Which choices of the OpenAUC loss matter: each arm differs from the paper's form in one thing.
+
+`openauc run benchmark/ablation.py [--set protocol=cifar10]`; `publish.py` writes the results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from openauc._validation import check_choice
@@ -26,7 +30,7 @@ ARMS: tuple[dict[str, Scalar], ...] = (
     {"lam": 0.02},
     {"lam": 0.5},
 )
-"""Options that differ from the preset ``paper``; the first arm is that preset itself."""
+"""Options that differ from the preset ``paper``, or another score; the first arm is that preset itself."""
 
 
 def trials(protocol: Literal["digits", "cifar10"] = "digits", seeds: int = 1) -> list[TrialSpec]:
@@ -47,7 +51,10 @@ def _variants() -> Iterator[tuple[str, dict[str, Scalar]]]:
         yield "openauc", {"preset": "paper", **arm}
 
 
-def _trial(protocol: str, split: int, method: str, options: dict[str, Scalar], seed: int) -> TrialSpec:
+def _trial(protocol: str, split: int, method: str, arm: dict[str, Scalar], seed: int) -> TrialSpec:
+    options = {name: value for name, value in arm.items() if name != "score"}
     if protocol == "digits":
-        return digits.trial(method, split, options, seed=seed)
-    return cpu_trial(protocol, split, method, options, seed=seed)
+        spec = digits.trial(method, split, options, seed=seed)
+    else:
+        spec = cpu_trial(protocol, split, method, options, seed=seed)
+    return replace(spec, score=str(arm["score"])) if "score" in arm else spec

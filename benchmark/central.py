@@ -1,4 +1,7 @@
-"""The paper's central claim where networks converge: CE+, Acc+AUC and OpenAUC on CIFAR10, all training images."""
+"""The paper's central claim where networks converge: CE+, Acc+AUC and OpenAUC on CIFAR10, all training images.
+
+`openauc run benchmark/central.py -o STORE`, then `python benchmark/publish.py STORE central --title T`.
+"""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
 """Training recipes: how long, how fast, on which images. Plain data, no torch."""
 
-import difflib
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
+
+from openauc._validation import check_choice
 
 Optimizer = Literal["sgd", "adam"]
 Schedule = Literal["steps", "cosine_restarts"]
 Augmentation = Literal["none", "crop_flip", "rand_augment"]
 Operations = Literal["all", "digits"]
-RecipeName = Literal["plain", "plus"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,7 @@ class Recipe:
         for name, (kind, allowed, wanted) in _NUMBERS.items():
             object.__setattr__(self, name, _number(name, getattr(self, name), kind, allowed, wanted))
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {_listed(choices)}.")
+            check_choice(name, getattr(self, name), choices)
         if not isinstance(self.normalize, bool):
             raise TypeError(f"normalize is {self.normalize!r}; pass True or False.")
         object.__setattr__(self, "milestones", _fractions(self.milestones))
@@ -103,13 +102,40 @@ class Recipe:
         return {**asdict(self), "milestones": list(self.milestones)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """Recipe from the mapping :meth:`to_dict` writes; a missing or unknown field raises ValueError."""
         missing = [name for name in FIELDS if name not in values]
         if missing:
             raise ValueError(f"the recipe lacks {_listed(missing)}; pass every field to_dict writes.")
-        _refuse_unknown(values)
-        return cls(**values)
+        return Recipe().changed(**values)
+
+    def changed(self, **fields: Any) -> Recipe:
+        """The recipe with single values replaced; an unknown field raises ValueError.
+
+        >>> Recipe().changed(learning_rate=0.01).learning_rate
+        0.01
+        """
+        unknown = [name for name in fields if name not in FIELDS]
+        if unknown:
+            raise ValueError(f"a recipe has no field {_listed(unknown)}; the fields are {_listed(FIELDS)}.")
+        return replace(self, **fields)
+
+    def scaled(self, epochs: int) -> Recipe:
+        """The recipe for a run of another length.
+
+        Milestones and cycles scale with it, and so does the warm-up (rounded down). There are fewer restarts where a
+        cycle would be shorter than ten epochs or the run would end on a restart.
+
+        >>> short = Recipe(epochs=600, schedule="cosine_restarts", restarts=2, warmup_epochs=10).scaled(60)
+        >>> short.restarts, short.warmup_epochs
+        (2, 1)
+        """
+        scaled = replace(self, epochs=epochs)
+        return replace(
+            scaled,
+            restarts=_fitting_restarts(scaled),
+            warmup_epochs=self.warmup_epochs * scaled.epochs // self.epochs,
+        )
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
@@ -157,27 +183,10 @@ def _fractions(milestones: object) -> tuple[float, ...]:
     return fractions
 
 
-# Recipe of the prototype methods' public code: Softmax, GCPL, RPL, ARPL and ARPL+CS.
+LARGE_IMAGES = 64
+"""Images with a longer side are fine-tuned on, with a pretrained network, rather than learned from scratch."""
+
 _PLAIN = Recipe()
-# Fine-tuning of a pretrained ResNet-50. No plain recipe is published for these two sets: rate, batch, size
-# and normalisation come from the "+" recipe, everything else from the plain one.
-_PLAIN_FINE_GRAINED = replace(_PLAIN, batch_size=32, learning_rate=0.001, normalize=True, image_size=448)
-
-# The recipes for the embedded 8 x 8 digits are ours: those of MNIST, shortened, at 16 pixels, which costs a
-# quarter of 32 and still leaves a 2 x 2 map before the pooling.
-PLAIN: dict[str, Recipe] = {
-    "mnist": replace(_PLAIN, augmentation="none"),
-    "svhn": _PLAIN,
-    "cifar10": _PLAIN,
-    "cifar+10": _PLAIN,
-    "cifar+50": _PLAIN,
-    "tinyimagenet": replace(_PLAIN, optimizer="adam", learning_rate=0.001, weight_decay=0.0, image_size=64),
-    "cub": _PLAIN_FINE_GRAINED,
-    "aircraft": _PLAIN_FINE_GRAINED,
-    "digits": replace(_PLAIN, epochs=30, augmentation="none", image_size=16),
-}
-
-# "Cross-Entropy+" recipe of Vaze et al. (2022). The rows are those of cross-entropy.
 _PLUS = Recipe(
     epochs=600,
     batch_size=128,
@@ -190,135 +199,23 @@ _PLUS = Recipe(
     rand_augment_m=6,
     normalize=True,
 )
-_PLUS_FINE_GRAINED = replace(_PLUS, batch_size=32, learning_rate=0.001, rand_augment_n=2, image_size=448)
-
-PLUS: dict[str, Recipe] = {
-    "mnist": replace(_PLUS, rand_augment_m=8, rand_augment_ops="digits"),
-    "svhn": replace(_PLUS, rand_augment_m=18, rand_augment_ops="digits"),
-    "cifar10": _PLUS,
-    "cifar+10": _PLUS,
-    "cifar+50": _PLUS,
-    "tinyimagenet": replace(
-        _PLUS,
-        optimizer="adam",
-        learning_rate=0.01,
-        weight_decay=0.0,
-        rand_augment_m=9,
-        label_smoothing=0.9,
-        image_size=64,
-    ),
-    "cub": replace(_PLUS_FINE_GRAINED, rand_augment_m=30, label_smoothing=0.3),
-    "aircraft": replace(_PLUS_FINE_GRAINED, rand_augment_m=15, label_smoothing=0.2),
-    "digits": replace(
-        _PLUS,
-        epochs=60,
-        batch_size=64,
-        warmup_epochs=1,
-        rand_augment_m=8,
-        rand_augment_ops="digits",
-        image_size=16,
-    ),
-}
-
-RECIPES: dict[RecipeName, dict[str, Recipe]] = {"plain": PLAIN, "plus": PLUS}
-"""Recipe name -> protocol name -> recipe."""
-
-_ARPL_ROWS: dict[str, dict[str, Any]] = {
-    "cifar10": {"rand_augment_m": 15},
-    "tinyimagenet": {"learning_rate": 0.001},
-    "cub": {"label_smoothing": 0.2},
-    "aircraft": {"rand_augment_m": 18, "label_smoothing": 0.1},
-}
-_PAPER_ROWS: dict[str, dict[str, Any]] = {"tinyimagenet": {"batch_size": 64}}
-
-PLUS_ROWS: dict[str, dict[str, dict[str, Any]]] = {
-    "arpl": _ARPL_ROWS,
-    "arpl_cs": _ARPL_ROWS,
-    "arpl_plus": _ARPL_ROWS,
-    "acc_auc": _PAPER_ROWS,
-    "openauc": _PAPER_ROWS,
-}
-"""Method -> protocol -> where its "+" recipe differs from the one of cross-entropy."""
 
 
-def published_recipe(method: str) -> RecipeName:
-    """The recipe a method was published with.
+def published_recipes(image_size: int) -> dict[str, Recipe]:
+    """The two recipes of the papers, for images of that side.
 
-    >>> published_recipe("openauc"), published_recipe("arpl")
-    ('plus', 'plain')
+    ``plain`` is that of the prototype methods' public code (Softmax, GCPL, RPL, ARPL, ARPL+CS); ``plus`` the one of
+    "Cross-Entropy+" (Vaze et al., 2022), with its rows for cross-entropy. Beyond `LARGE_IMAGES` they fine-tune a
+    pretrained ResNet-50. No plain recipe is published for that: rate, batch and normalisation then come from ``plus``.
+
+    >>> published_recipes(32)["plus"].epochs, published_recipes(448)["plain"].learning_rate
+    (600, 0.001)
     """
-    return "plus" if method in ("ce_plus", "arpl_plus", "acc_auc", "openauc") else "plain"
-
-
-def default_backbone(method: str, image_size: int) -> str:
-    """The papers' backbone for a method and an image size.
-
-    >>> default_backbone("arpl_cs", 32), default_backbone("openauc", 448)
-    ('vgg32_abn', 'resnet50')
-    """
-    if image_size > 64:
-        return "resnet50"
-    return "vgg32_abn" if method == "arpl_cs" else "vgg32"
-
-
-def protocol_like(image_size: int) -> str:
-    """The protocol whose recipes suit images of this size, for protocols that have none of their own.
-
-    >>> protocol_like(32), protocol_like(224)
-    ('cifar10', 'cub')
-    """
-    return "cub" if image_size > 64 else "cifar10"
-
-
-def recipe_for(
-    name: RecipeName, protocol: str, method: str = "openauc", *, epochs: int | None = None, **overrides: Any
-) -> Recipe:
-    """Recipe of a protocol and method, scaled to a number of epochs, with single values replaced.
-
-    ``plain`` is the recipe of the ARPL code, the same for every method; ``plus`` is the one of Vaze et al.
-    with their own rows for ARPL and its relatives, and the OpenAUC paper's batch of 64 on TinyImageNet for
-    its two methods.
-
-    Parameters
-    ----------
-    name : {"plain", "plus"}
-        Recipe.
-    protocol : str
-        Key of ``RECIPES[name]``.
-    method : str
-        A method without rows of its own in ``PLUS_ROWS`` takes those of cross-entropy.
-    epochs : int, optional
-        Length of the run. Milestones and cycles scale with it, and so does the warm-up (rounded down). There
-        are fewer restarts where a cycle would be shorter than ten epochs or the run would end on a restart.
-    **overrides
-        Any field of :class:`Recipe`; these come last and are taken as they are.
-
-    Examples
-    --------
-    >>> recipe_for("plus", "cifar10", "arpl").rand_augment_m
-    15
-    >>> short = recipe_for("plus", "cifar10", epochs=60)
-    >>> short.restarts, short.warmup_epochs
-    (2, 1)
-    >>> recipe_for("plain", "mnist", learning_rate=0.01).learning_rate
-    0.01
-    """
-    recipe = _find(protocol, _find(name, RECIPES, "recipe"), "protocol")
-    if name == "plus":
-        recipe = replace(recipe, **PLUS_ROWS.get(method, {}).get(protocol, {}))
-    if epochs is not None:
-        recipe = _scaled(recipe, epochs)
-    _refuse_unknown(overrides)
-    return replace(recipe, **overrides)
-
-
-def _scaled(recipe: Recipe, epochs: int) -> Recipe:
-    scaled = replace(recipe, epochs=epochs)
-    return replace(
-        scaled,
-        restarts=_fitting_restarts(scaled),
-        warmup_epochs=recipe.warmup_epochs * scaled.epochs // recipe.epochs,
-    )
+    plain, plus = replace(_PLAIN, image_size=image_size), replace(_PLUS, image_size=image_size)
+    if image_size > LARGE_IMAGES:
+        plain = replace(plain, batch_size=32, learning_rate=0.001, normalize=True)
+        plus = replace(plus, batch_size=32, learning_rate=0.001, rand_augment_n=2)
+    return {"plain": plain, "plus": plus}
 
 
 def _fitting_restarts(recipe: Recipe) -> int:
@@ -331,19 +228,5 @@ def _fitting_restarts(recipe: Recipe) -> int:
     return 0
 
 
-def _find(name: str, table: Mapping[Any, T], what: str) -> T:
-    if name not in table:
-        near = difflib.get_close_matches(str(name), table, n=1)
-        hint = f"did you mean {near[0]!r}? There" if near else "there"
-        raise ValueError(f"no {what} named {name!r}; {hint} are {_listed(table)}.")
-    return table[name]
-
-
-def _refuse_unknown(values: Mapping[str, Any]) -> None:
-    unknown = [name for name in values if name not in FIELDS]
-    if unknown:
-        raise ValueError(f"a recipe has no field {_listed(unknown)}; the fields are {_listed(FIELDS)}.")
-
-
-def _listed(names: Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from figures import LINES, figure1, figure2, save
 from PIL import Image
 
 from openauc import Predictions, openauc_score
-from openauc.bench.figures import LINES, figure1, figure2, save
 from openauc.bench.suites import digits, sensitivity
 from openauc.bench.trial import TrialResult
 from openauc.metrics.decision import threshold_sweep

@@ -1,0 +1,344 @@
+"""The columns of a file of predictions: writing and reading them, and telling which is which in a stranger's file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import warnings
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._files import PathLike, atomic_write
+
+FORMATS = (".npz", ".csv", ".parquet")
+Columns = Mapping[str, NDArray[Any]]
+
+
+def write_columns(path: PathLike, columns: Mapping[str, ArrayLike]) -> None:
+    """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing."""
+    suffix = suffix_of(path)
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    check.check_same_length(**arrays)
+    with atomic_write(path) as file:
+        if suffix == ".npz":
+            # As np.savez_compressed writes it, which has no place for a column called "file".
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, column in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                        np.lib.format.write_array(entry, column, allow_pickle=False)
+        elif suffix == ".csv":
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(arrays)
+            # tolist() widens float32 to float64, whose shortest decimal is exact.
+            writer.writerows(zip(*(column.tolist() for column in arrays.values()), strict=True))
+            text.detach()
+        else:
+            pyarrow, parquet = import_pyarrow()
+            parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in arrays.items()}), file)
+
+
+def read_columns(path: PathLike) -> Columns:
+    """All columns (or arrays) of a file of predictions, by name."""
+    suffix = suffix_of(path)
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}.")
+    reader = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}[suffix]
+    return reader(file)
+
+
+def suffix_of(path: PathLike) -> str:
+    """The suffix of ``path``, one of :data:`FORMATS`."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise ValueError(f"{path} has the suffix {suffix!r}; expected one of {', '.join(FORMATS)}.")
+    return suffix
+
+
+def read_numbers(columns: Columns, name: str, path: PathLike) -> NDArray[Any]:
+    """A column of scores; text among them is shown with its place in the file."""
+    values = columns[name]
+    if values.ndim == 1 and values.dtype.kind in "UO":
+        for row, value in enumerate(values.tolist()):
+            if isinstance(value, str | bytes) and not check.is_number(value):
+                place = f"line {columns.line(row)}" if isinstance(columns, Csv) else f"sample {row}"
+                comma = isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value)
+                hint = "; write decimals with a point" if comma else ""
+                raise ValueError(f"{path}, {place}: column {name!r} holds {value!r}, which is no number{hint}.")
+    return check.as_scores(name, values)
+
+
+def parse_cells(cells: list[str]) -> NDArray[Any]:
+    """Integers if all are, else numbers if all are, else names; "007" and "1_000" are names.
+
+    >>> parse_cells(["1", "-1"]).dtype.kind, parse_cells(["1", "2.5"]).dtype.kind, parse_cells(["007", "1"]).dtype.kind
+    ('i', 'f', 'U')
+    """
+    for kind, dtype in ((int, np.int64), (float, np.float64)):
+        try:
+            numbers = np.fromiter(map(kind, cells), dtype, len(cells))
+        except (ValueError, OverflowError):
+            continue
+        text = "\n".join(["", *cells, ""])
+        if "_" in text or re.search(r"\n *-?0\d+ *\n", text):
+            break
+        return numbers
+    return np.array([cell.strip() for cell in cells], dtype=str)
+
+
+class Csv(Columns):
+    """The columns of a CSV file, each parsed when it is asked for: one that nobody needs may hold anything.
+
+    Columns are separated by commas, or by semicolons or tabs if the header holds no comma; only then a comma may be
+    a decimal point.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._text = path.read_bytes().decode("utf-8-sig")
+            header = re.search(r"\S.*", self._text)
+            self._delimiter = next((mark for mark in ",;\t" if header and mark in header[0]), ",")
+            self._read()
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{path} is not a readable CSV file in UTF-8 ({error}).") from None
+        if self._delimiter != ",":
+            warnings.warn(f"{path}: read as separated by {self._delimiter!r}, not by commas.", stacklevel=5)
+
+    def _read(self) -> None:
+        lines = self._lines()
+        header = [name.strip() for name in next(filter(None, lines), [])]
+        if not header:
+            raise ValueError(f"{self._path} is empty; expected a header line and one line per sample.")
+        twice = next((name for i, name in enumerate(header) if name in header[:i]), None)
+        if twice is not None:
+            raise ValueError(f"{self._path} has two columns named {twice!r}; rename or drop one.")
+        self._position = {name: i for i, name in enumerate(header)}
+        self._cells: list[str] = []
+        self._numbers = _read_numbers(self._text.split("\n", lines.line_num)[-1], self._delimiter, len(header))
+        if self._numbers:
+            return
+        for row in lines:
+            if len(row) == len(header):
+                self._cells += row
+            elif row:
+                raise ValueError(
+                    f"{self._path}, line {lines.line_num} has {len(row)} values but the header has {len(header)}."
+                    + " A value with a comma needs quotes; decimals are written with a point."
+                    * (len(row) > len(header))
+                )
+
+    def _lines(self) -> Any:
+        return csv.reader(io.StringIO(self._text, newline=""), delimiter=self._delimiter)
+
+    def line(self, row: int) -> int:
+        """Number of the line that holds sample ``row``."""
+        lines = self._lines()
+        found: int = next(islice((lines.line_num for cells in lines if cells), row + 1, None))
+        return found
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        position = self._position[name]
+        if self._numbers:
+            return self._numbers[position]
+        cells = self._cells[position :: len(self._position)]
+        values = parse_cells(cells)
+        if values.dtype.kind != "U":
+            return values
+        if (values == "").any():
+            line = self.line(int(np.argmax(values == "")))
+            raise ValueError(f"{self._path}, line {line}: column {name!r} is empty; every sample needs a value.")
+        if self._delimiter == "," or any("." in cell for cell in cells):
+            return values
+        points = parse_cells([cell.replace(",", ".") for cell in cells])
+        if points.dtype.kind != "f":
+            return values
+        warnings.warn(f"{self._path}: column {name!r} is read with decimal commas.", stacklevel=4)
+        return points
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._position
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._position)
+
+    def __len__(self) -> int:
+        return len(self._position)
+
+
+def _read_numbers(body: str, delimiter: str, width: int) -> list[NDArray[Any]]:
+    """The columns of nothing but plain numbers, as ``parse_cells`` reads them, by numpy's faster parser; else none."""
+    first = body[: body.find("\n")] if "\n" in body else body
+    kinds = [parse_cells([cell]).dtype for cell in first.split(delimiter)]
+    if len(kinds) != width or any(kind.kind == "U" for kind in kinds) or '"' in body or not body.isascii():
+        return []
+    text = np.frombuffer(f"\n{body}\n\n".encode(), dtype=np.uint8)
+    start = np.flatnonzero((text[:-2] == ord("\n")) | (text[:-2] == ord(delimiter))) + 1
+    start += text[start] == ord("-")
+    padded = (text[start] == ord("0")) & (text[start + 1] - ord("0") < 10)
+    if padded.any() or (text[start] == ord(" ")).any():  # "007", perhaps after a blank: a name, to numpy a number
+        return []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # "1.0" among integers
+            table = np.loadtxt(
+                io.StringIO(body),
+                dtype=[(str(i), kind) for i, kind in enumerate(kinds)],
+                delimiter=delimiter,
+                comments=None,
+                ndmin=1,
+            )
+    except (ValueError, Warning):
+        return []
+    return [np.ascontiguousarray(table[name]) for name in table.dtype.names or ()]
+
+
+def _read_npz(path: Path) -> Columns:
+    unreadable = f"{path} is not a readable .npz file; write it with numpy.savez"
+    if not zipfile.is_zipfile(path):  # numpy would take such a file for a pickle
+        raise ValueError(f"{unreadable}.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # damaged archives fail in many ways, down to zlib
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                f"{path} holds pickled objects, which are never loaded; save names as strings "
+                "(array.astype(str)) and numbers as numbers."
+            ) from None
+        raise ValueError(f"{unreadable} ({error}).") from None
+
+
+def _read_parquet(path: Path) -> Columns:
+    pyarrow, parquet = import_pyarrow()
+    try:
+        table = parquet.read_table(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}).") from None
+    columns = {}
+    for name in table.column_names:
+        values = table.column(name).to_numpy()
+        if values.dtype == object and any(isinstance(row, np.ndarray) for row in values):
+            holes = [i for i, row in enumerate(values) if row is None]
+            if holes:
+                raise ValueError(f"{path}: column {name!r} is empty for sample {holes[0]}; every sample needs a value.")
+            widths = {len(row) for row in values}
+            if len(widths) != 1:
+                raise ValueError(f"{path}: the rows of column {name!r} have different lengths {sorted(widths)}.")
+            values = np.stack(values.tolist())
+        columns[name] = values
+    return columns
+
+
+def import_pyarrow() -> tuple[Any, Any]:
+    """``pyarrow`` and ``pyarrow.parquet``, or what to install."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError("Parquet files need pyarrow: pip install 'openauc[parquet]', or use .npz or .csv.") from None
+    return pyarrow, pyarrow.parquet
+
+
+_PREDICTED = re.compile(r"pred|hat\b|guess|output|arg_?max|assigned|decision")
+_TRUE = re.compile(r"true|truth|label|target|actual|class|gold|expected|\bgt|^y$")
+_CONFIDENCE = re.compile(r"conf|prob|logit|softmax|msp|certain|simil|cosine")
+_STRANGENESS = re.compile(r"un_?known|uncert|open|novel|anomal|ood|outlier|dist|energy|entropy")
+_SCORE = re.compile(f"score|{_CONFIDENCE.pattern}|{_STRANGENESS.pattern}")
+_UNKNOWN_WORDS = {"unknown", "other", "others", "unk", "ood", "novel", "none", "outlier", "unseen", "background"}
+
+
+def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collection[str]) -> dict[str, str | bool]:
+    """Arguments of ``Predictions.load`` (and the unknown label) that fit these columns, by their names and contents.
+
+    Parameters
+    ----------
+    given
+        Argument (``label_column``, ``pred_column``, ``score_column``) -> the name asked for.
+    absent
+        The arguments whose column is not there, and needed.
+
+    Examples
+    --------
+    >>> file = {"label": ["0", "1", "other"], "prediction": [0, 1, 1], "confidence": [0.9, 0.8, 0.3]}
+    >>> given = {"label_column": "y_true", "pred_column": "y_pred", "score_column": "open_score"}
+    >>> guess = guess_arguments({name: np.array(values) for name, values in file.items()}, given, given)
+    >>> ", ".join(f"{name}={value}" for name, value in guess.items())
+    'label_column=label, pred_column=prediction, score_column=confidence, lower_is_unknown=True, unknown_label=other'
+    """
+    labels, numbers = _contents(columns)
+    found = {role: name for role, name in given.items() if role not in absent and name in columns}
+    free = [name for name in labels if name not in found.values()]
+
+    def named(role: str, words: re.Pattern[str], *, but: str = "$^") -> list[str]:
+        if role in found:
+            return [found[role]] if found[role] in labels else []
+        return [name for name in free if words.search(name.lower()) and not re.search(but, name.lower())]
+
+    def one_more(true: str, predicted: str) -> bool:
+        """As if the one label never predicted were the unknown one."""
+        return len(labels[true] - labels[predicted]) == 1
+
+    trues = named("label_column", _TRUE, but=_PREDICTED.pattern)
+    predicteds = named("pred_column", _PREDICTED)
+    pairs = [
+        pair
+        for pair in product(trues or free, predicteds or free)
+        if pair[0] != pair[1] and labels[pair[0]] & labels[pair[1]] and ((trues and predicteds) or one_more(*pair))
+    ]
+    unknown = None
+    if pairs:
+        true, predicted = next((pair for pair in pairs if one_more(*pair)), pairs[0])
+        found |= {"label_column": true, "pred_column": predicted}
+        unknown = _unknown_label(labels[true], labels[predicted])
+    else:
+        found |= {role: names[0] for role, names in (("label_column", trues), ("pred_column", predicteds)) if names}
+    if "score_column" not in found:
+        rest = [name for name in numbers if name not in found.values()]
+        fractions = [name for name in rest if numbers[name]]
+        scores = [name for name in rest if _SCORE.search(name.lower())] or (fractions if len(fractions) == 1 else [])
+        if scores:
+            found["score_column"] = scores[0]
+    arguments: dict[str, str | bool] = {role: found[role] for role in given if role in absent and role in found}
+    score = found.get("score_column", "").lower()
+    if _CONFIDENCE.search(score) and not _STRANGENESS.search(score):
+        arguments["lower_is_unknown"] = True
+    return arguments | ({"unknown_label": unknown} if unknown is not None else {})
+
+
+def _contents(columns: Columns) -> tuple[dict[str, set[str]], dict[str, bool]]:
+    """Columns that may be labels, with their values as text; columns of numbers, and whether they have fractions."""
+    labels, numbers = {}, {}
+    for name in columns:
+        try:
+            values = columns[name]
+            if values.ndim != 1:
+                continue
+            if values.dtype.kind in "iuf":
+                numbers[name] = bool(np.any(values != np.floor(values)))
+            if not numbers.get(name):
+                found = {str(value) for value in check.as_labels(name, values).tolist()}
+                if len(found) <= max(20, len(values) // 2):  # more are the names of samples
+                    labels[name] = found
+        except (ValueError, TypeError):  # holes, objects: nothing to evaluate
+            continue
+    return labels, numbers
+
+
+def _unknown_label(true: set[str], predicted: set[str]) -> str | None:
+    """The label of unknown samples, unless it is the usual one."""
+    if str(check.UNKNOWN) in true:
+        return None
+    for likely in (true - predicted, {label for label in true if label.lower() in _UNKNOWN_WORDS}):
+        if len(likely) == 1:
+            return likely.pop()
+    return None

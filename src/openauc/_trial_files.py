@@ -1,0 +1,54 @@
+"""The folder of a trial: the names of its files, the threshold kept there, and when another trial has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+SPEC = "spec.json"
+LOG = "log.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+WEIGHTS = "model.safetensors"
+PREDICTIONS = "predictions.parquet"
+VALIDATION = "validation.parquet"
+THRESHOLD = "threshold.json"
+RESULT = "result.json"
+
+
+def features_file(part: str) -> str:
+    """Features and logits of one part of the data."""
+    return f"features_{part}.parquet"
+
+
+def read_threshold(folder: Path) -> float | None:
+    """The threshold that `openauc threshold` chose for the trial in a folder; None if it did not yet."""
+    file = folder / THRESHOLD
+    if not file.is_file():
+        return None
+    try:
+        return float(json.loads(file.read_text(encoding="utf-8"))["threshold"])
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{file} holds no threshold; choose it again with `openauc threshold {folder}`.") from None
+
+
+def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise ValueError, naming what differs, unless a folder's run and the one asked for are the same."""
+    # By way of JSON, as what was read: a tuple there is a list.
+    before, now = (dict(_flat(json.loads(json.dumps(about)))) for about in (old, new))
+    different = [key for key in before | now if before.get(key) != now.get(key)]
+    if different:
+        said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])
+        more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
+        raise ValueError(
+            f"{folder} holds another run: {said}{more}. Repeat its command to resume it, or choose another folder."
+        )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

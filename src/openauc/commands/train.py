@@ -1,0 +1,251 @@
+"""``openauc train``: one trial, from its protocol to its metrics. torch is imported when the command runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from openauc._trial_files import features_file
+from openauc.bench.trial import SETTABLE, TrialResult, TrialSpec
+from openauc.metrics.table import METRICS
+from openauc.recipe import FIELDS
+
+if TYPE_CHECKING:
+    from openauc.bench.store import Store
+
+T = TypeVar("T")
+
+ProtocolName = Annotated[
+    str, typer.Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
+]
+MethodName = Annotated[str, typer.Option("--method", "-m", help="Method, or pkg.module of your own.")]
+SplitIndex = Annotated[int, typer.Option("--split", help="Which class split of the protocol.")]
+RecipeName = Annotated[
+    str | None, typer.Option("--recipe", help="Such as plain or plus; else the protocol's own or the published one.")
+]
+ScoreName = Annotated[str | None, typer.Option("--score", help="See `openauc list scores`; else the method's own.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help=f"Field of the recipe, option of the method, or {', '.join(SETTABLE)}."
+    ),
+]
+Keep = Annotated[
+    Literal["features"] | None,
+    typer.Option("--keep", help="features: also keep features and logits of every part."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of weights, order, augmentation and dropout.")]
+
+
+def train(
+    protocol: ProtocolName,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; else below runs.")] = None,
+    method: MethodName = "openauc",
+    split: SplitIndex = 0,
+    seed: Seed = 0,
+    recipe: RecipeName = None,
+    epochs: Annotated[int | None, typer.Option(help="Length; the schedule scales with it.")] = None,
+    set_: Settings = None,
+    score: ScoreName = None,
+    validation: Annotated[float, typer.Option(help="Share of each class to hold out, to choose a threshold on.")] = 0.0,
+    keep: Keep = None,
+    data_root: DataRoot = None,
+    tracker: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow; repeatable.")] = None,
+) -> None:
+    """Train a method on one split, then test it; the same command again resumes.
+
+    The folder then holds the spec, the log, the weights, the predictions and the result; `openauc table`, `report`,
+    `threshold` and `predict` read it.
+    """
+    require_torch("training")
+    from openauc.bench.runner import Network, run_trial
+    from openauc.environment import reuse_memory
+    from openauc.training.loop import TrainingInterrupted
+    from openauc.training.process import process_state
+
+    spec = make_spec(
+        protocol,
+        method,
+        split,
+        recipe=recipe,
+        epochs=epochs,
+        settings=set_,
+        seed=seed,
+        score=score,
+        validation=validation,
+    )
+    folder = out or Path("runs") / spec.id
+    state = process_state()
+    reuse_memory()
+    with _own_folder(folder, spec, main=state.is_main_process) as store:
+        state.wait_for_everyone()
+        found = store.result(spec)
+        if found is not None and found.error is None and not _lacking(folder, keep):
+            if state.is_main_process:
+                typer.echo(f"{folder} is complete; remove it to train again. {_headline(found)}")
+            return
+        if state.is_main_process:
+            typer.echo(_announced(spec, recipe))
+        try:
+            network = Network(spec, folder, data_root=data_root, trackers=tracker or ())
+            result = run_trial(spec, out=folder, data_root=data_root, keep_features=bool(keep), network=network)
+        except TrainingInterrupted as stopped:
+            if state.is_main_process:
+                typer.echo(f"{stopped} The same command resumes.")
+            raise typer.Exit(128 + stopped.signum) from None
+        if result.error is not None:
+            _fail(result.error)
+        if state.is_main_process:
+            store.save(result)
+            typer.echo(f"{_headline(result)}; see {folder}.")
+        state.wait_for_everyone()
+
+
+@contextmanager
+def _own_folder(folder: Path, spec: TrialSpec, *, main: bool) -> Iterator[Store]:
+    """The folder as a store of this trial alone, claimed by the main process while the block lasts."""
+    from openauc.bench.store import Store
+
+    if not main:
+        yield Store(folder, alone=True)
+        return
+    store = Store.of_trial(folder, spec)
+    try:
+        with store.claims() as claims:
+            if not claims.take(spec.training_id):
+                owner = claims.owner_of(spec.training_id)
+                raise ValueError(f"{owner} is training in {folder}; wait for it, or choose another folder.")
+            yield store
+    finally:
+        store.drop_if_empty()
+
+
+def _fail(error: str) -> None:
+    """End as bad input does, or, where a training went wrong, with exit code 1."""
+    kind, _, message = error.partition("\n")[0].partition(": ")
+    if kind in ("ValueError", "TypeError", "FileNotFoundError", "ImportError", "OSError"):
+        raise ValueError(message)
+    typer.echo(message if kind == "FloatingPointError" else error, err=True)
+    raise typer.Exit(1)
+
+
+def _lacking(folder: Path, keep: Literal["features"] | None) -> bool:
+    return bool(keep) and not (folder / features_file("train")).is_file()
+
+
+def _announced(spec: TrialSpec, recipe: str | None) -> str:
+    """What is about to be trained, and why with this recipe."""
+    from openauc.bench.selection import named_recipe
+    from openauc.methods import load_method
+
+    protocol = spec.open_protocol()
+    name, changed = named_recipe(spec.recipe, spec.protocol)
+    told = f"recipe {name}" + "".join(f", {key}={value}" for key, value in changed)
+    lines = [
+        f"{spec.protocol_name}, split {spec.split}: {spec.method}, {spec.backbone}, "
+        f"{'published width' if spec.width is None else f'width {spec.width}'}, {told}, {spec.recipe.epochs} epochs"
+    ]
+    if recipe is None and protocol.default_recipe is not None:
+        published = load_method(spec.method).recipe
+        lines.append(f"recipe {name} because {protocol.because}; --recipe {published} is the published one")
+    return "\n".join(lines)
+
+
+def _headline(result: TrialResult) -> str:
+    names = [name for name in ("openauc", "auroc", "closed_set_accuracy") if name in result.metrics]
+    values = ", ".join(f"{METRICS[name].label} {result.metrics[name]:.4f}" for name in names)
+    return f"{values} on {result.n_known:,} known and {result.n_unknown:,} unknown images"
+
+
+def make_spec(
+    protocol: str,
+    method: str,
+    split: int,
+    *,
+    recipe: str | None,
+    settings: list[str] | None,
+    epochs: int | None = None,
+    **more: Any,
+) -> TrialSpec:
+    """Trial from the words of a command; on the command line a value of the wrong type is bad input like any other."""
+    from openauc.methods import load_method, method_options, recipe_for
+
+    options = method_options(load_method(method))
+    fields: dict[str, dict[str, Any]] = {"recipe": {}, "trial": {}, "method": {}}
+    for name, value in assignments("--set", settings).items():
+        fields[_room(name, options, method)][name.removeprefix("method.")] = value
+    for name, value in fields["method"].items():
+        default = options.get(name)
+        if isinstance(default, int | float) and not isinstance(value, int | float):
+            raise ValueError(f"--set {name}={value}: expected a value like {default!r}.")
+    epochs = fields["recipe"].pop("epochs", epochs)
+    if "augmentation" in fields["recipe"] and fields["recipe"]["augmentation"] is None:
+        fields["recipe"]["augmentation"] = "none"  # the word, which means None elsewhere
+
+    def build() -> TrialSpec:
+        chosen = recipe_for(recipe, protocol, method, epochs=epochs, **fields["recipe"])
+        return TrialSpec.of(
+            protocol, split, method, recipe=chosen, method_args=fields["method"], **fields["trial"], **more
+        )
+
+    return _typed(build)
+
+
+def _room(name: str, options: dict[str, Any], method: str) -> str:
+    """Whose a setting is: the recipe's, the trial's or the method's."""
+    from openauc._validation import check_choice
+
+    if name in FIELDS:
+        return "recipe"
+    if name in SETTABLE:
+        return "trial"
+    known = {*options, "preset"}
+    if name.removeprefix("method.") not in known:
+        check_choice(f"--set with {method}: the field", name, (*sorted(known), *SETTABLE, *FIELDS))
+    return "method"
+
+
+def _typed(build: Callable[[], T]) -> T:
+    try:
+        return build()
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
+    """``key=value`` texts as a mapping; numbers, true, false, none and (0.3, 0.6) become what they mean.
+
+    >>> assignments("--set", ["learning_rate=1e-2", "normalize=true", "optimizer=adam"])
+    {'learning_rate': 0.01, 'normalize': True, 'optimizer': 'adam'}
+    """
+    found = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise ValueError(f"{option} got {text!r}; expected key=value, such as epochs=10.")
+        found[key.strip()] = _value(value.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def require_torch(what: str) -> None:
+    """Name the extra that brings what is missing."""
+    missing = [package for package in ("torch", "accelerate", "safetensors") if find_spec(package) is None]
+    if missing:
+        raise ImportError(f"{what} needs {', '.join(missing)}: pip install 'openauc[train]'.")

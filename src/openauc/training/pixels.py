@@ -1,0 +1,55 @@
+"""Images on their way to a network: batches by row, from memory or decoded on demand, in one memory layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from openauc.protocols.sources import Images, LazyImages
+
+
+class Pixels:
+    """uint8 images taken by row as (B, 3, H, W), from memory or decoded on demand.
+
+    Images in memory move to the device once and as a whole; compressed ones stay compressed, and while a batch
+    is in use the next one is being decoded.
+    """
+
+    def __init__(self, images: Images, device: torch.device) -> None:
+        self.device = device
+        self.images = images if isinstance(images, LazyImages) else torch.from_numpy(images).to(device)
+
+    def stream(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        """Yield the images of each batch of rows."""
+        if isinstance(self.images, Tensor):
+            for rows in batches:
+                yield _channels_first(self.images[torch.from_numpy(rows).to(self.device)])
+            return
+        with ThreadPoolExecutor(1) as pool:
+            decoding = None
+            for rows in batches:
+                following = pool.submit(self.images.__getitem__, rows)
+                if decoding is not None:
+                    yield self._decoded(decoding)
+                decoding = following
+            if decoding is not None:
+                yield self._decoded(decoding)
+
+    def _decoded(self, decoding: Future[NDArray[np.uint8]]) -> Tensor:
+        return _channels_first(torch.from_numpy(decoding.result()).to(self.device))
+
+
+def lay_out(module: nn.Module, layout: torch.memory_format) -> None:
+    """Give the convolutions of a module a memory layout; no value changes."""
+    for parameter in module.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=layout)
+
+
+def _channels_first(pixels: Tensor) -> Tensor:
+    return pixels.permute(0, 3, 1, 2).contiguous()
