@@ -53,7 +53,7 @@ def report(
     lower_is_unknown: LowerIsUnknown = False,
     replicates: Annotated[
         int | None,
-        typer.Option(help="Bootstrap replicates; else 2,000, and fewer beyond 100,000 samples."),
+        typer.Option(help="Bootstrap replicates; 2,000 by default."),
     ] = None,
     seed: Seed = 0,
 ) -> None:
