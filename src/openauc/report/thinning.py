@@ -31,13 +31,15 @@ def thin(x: Floats, y: Floats, *, pixels: int = PIXELS) -> Ints:
 
 
 def _m4(x: Floats, y: Floats, pixels: int) -> Ints:
-    # Where columns begin is looked up, not computed for each of a million points.
-    begin = np.unique(np.searchsorted(x, np.arange(pixels + 1) / pixels))
-    begin = begin[begin < len(x)]
-    end = np.append(begin[1:], len(x))
-    columns = list(zip(begin.tolist(), end.tolist(), strict=True))
-    extremes = [start + int(pick(y[start:stop])) for start, stop in columns for pick in (np.argmin, np.argmax)]
-    return np.unique(np.concatenate([begin, end - 1, extremes]))
+    column = np.minimum((x * pixels).astype(np.int64), pixels)
+    first = np.flatnonzero(np.diff(column, prepend=-1))
+    last = np.append(first[1:], len(x)) - 1
+    kept = [first, last]
+    for extreme in (np.minimum, np.maximum):
+        height = np.repeat(extreme.reduceat(y, first), last - first + 1)
+        reached = np.flatnonzero(y == height)
+        kept.append(reached[np.flatnonzero(np.diff(column[reached], prepend=-1))])
+    return np.unique(np.concatenate(kept))
 
 
 def _douglas_peucker(x: Floats, y: Floats, tolerance: float) -> Ints:
