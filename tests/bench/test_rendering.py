@@ -111,7 +111,7 @@ def test_csv_has_every_field_unrounded(summary: Summary) -> None:
         "level": 0.95,
     }
     assert {name: float(best[name]) for name in expected} == expected
-    assert best["settings"] == "plus, 12 epochs, published width, all training images, vgg32"
+    assert best["settings"] == "plus, 12 epochs, published width, all training images"
     assert best["baseline"] == "ce_plus"
 
 

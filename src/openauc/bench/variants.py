@@ -15,6 +15,7 @@ from openauc._validation import check_choice
 from openauc.bench.paper import METHODS
 from openauc.bench.selection import named_recipe
 from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.recipe import LARGE_IMAGES
 
 
 class Column(NamedTuple):
@@ -78,7 +79,8 @@ def _settings(spec: TrialSpec) -> dict[str, str]:
     settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
     settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
     settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
-    settings["backbone"] = spec.backbone
+    if spec.backbone != ("resnet50" if spec.recipe.image_size > LARGE_IMAGES else "vgg32"):
+        settings["backbone"] = spec.backbone
     if spec.score is not None:
         settings["score"] = f"score {spec.score}"
     if spec.weights is not None:
