@@ -464,7 +464,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("suffix", "writer"),
-    [(".npz", "numpy.savez_compressed"), (".csv", "csv.writer"), (".parquet", "pyarrow.parquet.write_table")],
+    [(".npz", "numpy.lib.format.write_array"), (".csv", "csv.writer"), (".parquet", "pyarrow.parquet.write_table")],
 )
 def test_failing_write_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatch, suffix, writer):
     path = tmp_path / f"p{suffix}"
