@@ -12,7 +12,7 @@ run: $(FOR_RUN)  ## the main job: train and test all methods on the embedded dig
 	$(BIN)/openauc run digits --baseline ce_plus
 
 test: $(FOR_TESTS) lint docs  ## everything CI runs
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --durations=10
 
 check: $(FOR_TESTS) style  ## the fast part, under a minute
 	$(BIN)/python -m pytest -m "not slow" tests/metrics/test_ranking.py tests/metrics/test_decision.py \

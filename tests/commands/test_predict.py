@@ -11,7 +11,7 @@ from PIL import Image
 
 from commands.application import SMALL, refused, run
 from openauc import Predictions
-from openauc._trial_files import PREDICTIONS, SPEC, THRESHOLD, VALIDATION, WEIGHTS
+from openauc._trial_files import PREDICTIONS, SPEC, THRESHOLD, VALIDATION, WEIGHTS, features_file
 from openauc.features.scores import SCORES
 from openauc.models import make_backbone
 from openauc.predictions import read_columns
@@ -127,6 +127,13 @@ def test_weights_with_a_protocol(finished, tmp_path):
     np.testing.assert_array_equal(again.open_score, first.open_score)
     refused(*words, "--split", 1, match="was trained with known")
     refused(*words, "--method", "gcpl", match="was trained with method openauc, but the command says gcpl")
+
+
+def test_features_that_happen_to_lie_there_are_not_taken(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / features_file("test")).write_bytes(b"somebody else's")
+    words = ("predict", "digits", "--weights", finished[0] / WEIGHTS, "--recipe", "plain", "--set", "width=4")
+    assert "596 predictions" in run(*words, "-o", tmp_path / "p.csv")
 
 
 def test_published_weights_take_everything_from_the_command(tmp_path):

@@ -168,10 +168,8 @@ def run_trial(
             predictions, columns = network.predictions(spec, data, "test"), data.test_columns()
             groups = {group: data.test_rows(group) for group in data.split.groups}
         evaluation, by_group = _evaluated(predictions, groups)
-        parts: list[Part] = ["train"] if keep_features else []
-        parts += ["validation"] if keep_features and spec.validation else []
-        parts += ["test"] if keep_features and not spec.pseudo_unknown else []
-        kept = {part: network.embedded(spec, data, part) for part in parts}
+        there = {"train": True, "validation": spec.validation > 0, "test": not spec.pseudo_unknown}
+        kept = {part: network.embedded(spec, data, part) for part in PARTS if keep_features and there[part]}
         if process_state().is_main_process:
             predictions.save(folder / PREDICTIONS, extra=columns)
             if held_out is not None and not spec.pseudo_unknown:
@@ -205,7 +203,8 @@ class Network:
     spec
         Any of the trials that share the training.
     folder
-        Where its checkpoint, log and weights are; weights found there are taken as they are, and so are features.
+        Where its checkpoint, log and weights are; weights found there are taken as they are, and so are features. None
+        for a network that is loaded from elsewhere.
     data_root
         Local mirror of the data.
     trackers
@@ -217,7 +216,7 @@ class Network:
     def __init__(
         self,
         spec: TrialSpec,
-        folder: Path,
+        folder: Path | None,
         *,
         data_root: Path | None = None,
         trackers: Sequence[str] = (),
@@ -261,8 +260,9 @@ class Network:
         """Features and logits of one part: once for all trials that look at the same images, or from an earlier run."""
         key = (part, *_tested_on(spec)) if part == "test" else (part,)
         if key not in self._embedded:
-            kept = self.folder / features_file(part)
-            if kept.is_file() and (part != "test" or _tested_on(spec) == _tested_on(self.spec)):
+            kept = self.folder and self.folder / features_file(part)
+            same = self.precision == "fp32" and (part != "test" or _tested_on(spec) == _tested_on(self.spec))
+            if kept and kept.is_file() and same:
                 self._embedded[key] = Embedded.load(kept)
             else:
                 self._embedded[key] = embed(
@@ -289,6 +289,8 @@ class Network:
 
     def _train(self) -> None:
         spec = self.spec
+        if self.folder is None:
+            raise ValueError("this network has no folder to be trained in; load its weights first.")
         data = load_data(spec, self.data_root)
         if (self.folder / WEIGHTS).is_file() and not (self.folder / CHECKPOINT).is_file():
             # The trial, or another one with the same training, has left its network here.

@@ -67,8 +67,8 @@ def predict(
             raise ValueError(f"{run} is no folder of a training; a protocol needs --weights, and takes no IMAGES.")
         spec = make_spec(run, method, split, recipe=recipe, settings=set_, score=score)
         _refuse_other_task(weights, spec)
-        # A folder of its own: what lies beside the weights is of whatever they were trained for.
-        network = Network(spec, Path(), data_root=data_root, batch_size=batch_size, precision=precision)
+        # Without a folder: features that lie beside the weights, or here, may be another network's.
+        network = Network(spec, None, data_root=data_root, batch_size=batch_size, precision=precision)
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
         from openauc.bench.saved import SavedRun
