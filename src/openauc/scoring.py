@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
@@ -19,6 +19,9 @@ from openauc.metrics.table import METRICS, Metric
 CONFIDENCES = ("decision_function", "predict_proba", "predict_log_proba", "score_samples")
 """Methods of estimators that are higher for known samples: of several columns the largest counts, and it is negated."""
 
+AUTO = ("open_score", *CONFIDENCES)
+"""What ``open_score="auto"`` looks for, in this order."""
+
 OpenScore = Callable[[Any, Any], ArrayLike]
 
 
@@ -26,7 +29,8 @@ OpenScore = Callable[[Any, Any], ArrayLike]
 class Scorer:
     """``scorer(estimator, X, y)``: the value of a metric, negated where lower is better.
 
-    ``y`` holds ``unknown_label`` for unknown samples; the estimator need not have seen any.
+    ``y`` holds ``unknown_label`` for unknown samples; the estimator need not have seen any. Classes that are not among
+    its ``classes_`` count as unknown too. An estimator with ``classify`` is asked for the class, rejected or not.
     """
 
     metric: Metric
@@ -35,9 +39,11 @@ class Scorer:
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Value of the metric on these samples."""
+        if hasattr(estimator, "steps") and not hasattr(estimator, "open_score"):  # a Pipeline passes on few methods
+            estimator, X = estimator[-1], estimator[:-1].transform(X)
         samples = read_samples(
-            y,
-            estimator.predict(X),
+            _unseen_as_unknown(check.as_labels("y", y), getattr(estimator, "classes_", None), self.unknown_label),
+            getattr(estimator, "classify", estimator.predict)(X),
             self._scores(estimator, X),
             unknown_label=self.unknown_label,
             need_unknown=self.metric.needs_unknown,
@@ -49,18 +55,27 @@ class Scorer:
     def _scores(self, estimator: Any, X: Any) -> ArrayLike:
         if not isinstance(self.open_score, str):
             return self.open_score(estimator, X)
-        method = getattr(estimator, self.open_score, None)
-        if method is None:
+        names = AUTO if self.open_score == "auto" else (self.open_score,)
+        name = next((name for name in names if hasattr(estimator, name)), None)
+        if name is None:
             raise TypeError(
-                f"{type(estimator).__name__} has no method {self.open_score}; name one with open_score=, for example "
-                "open_score='predict_proba', or pass a function of the estimator and X."
+                f"{type(estimator).__name__} has no method {' or '.join(names)}; name one with open_score=, for "
+                "example open_score='predict_proba', or pass a function of the estimator and X."
             )
-        scores = check.as_array(method(X))
-        if self.open_score in CONFIDENCES:
+        scores = check.as_array(getattr(estimator, name)(X))
+        if name in CONFIDENCES:
             # One column of decision values means two classes: far from 0 on either side is sure.
-            one_column = np.abs(scores) if self.open_score == "decision_function" else scores
+            one_column = np.abs(scores) if name == "decision_function" else scores
             return -(scores.max(axis=1) if scores.ndim == 2 else one_column)
         return scores
+
+
+def _unseen_as_unknown(y: NDArray[Any], classes: Any, unknown_label: Label) -> NDArray[Any]:
+    """Labels with ``unknown_label`` for those that are no class of the estimator."""
+    if classes is None:
+        return y
+    seen = np.isin(y.astype(str), np.asarray(classes).astype(str))
+    return np.where(seen, y, str(unknown_label) if y.dtype.kind == "U" else np.array(unknown_label, y.dtype))
 
 
 def make_scorer(
@@ -75,7 +90,8 @@ def make_scorer(
     open_score
         Method of the estimator that gives the open-set score: ``open_score`` (higher = more unknown), or one of
         ``decision_function``, ``predict_proba``, ``predict_log_proba`` and ``score_samples``, which are higher for
-        known samples and therefore negated, the largest of several columns; or a function of the estimator and X.
+        known samples and therefore negated, the largest of several columns; ``"auto"`` for the first of these that
+        the estimator has; or a function of the estimator and X.
     unknown_label
         Label of unknown samples in y.
 

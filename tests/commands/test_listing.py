@@ -3,6 +3,7 @@
 from commands.application import refused, run
 from openauc import METRICS
 from openauc.bench.suites import suite_names
+from openauc.encoders import ENCODERS
 from openauc.features.scores import SCORES
 from openauc.methods import method_names
 from openauc.models import BACKBONES
@@ -14,6 +15,7 @@ def test_lists_have_a_line_for_everything():
     for what, names in {
         "methods": method_names(),
         "scores": SCORES,
+        "encoders": ENCODERS,
         "protocols": PROTOCOLS,
         "recipes": ("plain", "plus", "small"),
         "backbones": BACKBONES,

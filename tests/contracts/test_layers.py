@@ -15,7 +15,7 @@ ROOT = Path(openauc.__file__).parent
 LAYERS = [
     *("_validation", "_files", "_trial_files", "_columns", "environment", "plotting", "predictions"),
     *("metrics", "intervals", "uncertainty", "constructions", "audit", "evaluation", "scoring"),
-    *("features", "recipe", "protocols", "losses", "models", "methods", "training"),
+    *("features", "recipe", "protocols", "losses", "models", "methods", "training", "encoders"),
     *("bench", "report", "commands", "cli", "__main__"),
 ]
 """Packages and modules below ``openauc``; the package itself re-exports what comes up to ``evaluation``."""

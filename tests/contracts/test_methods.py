@@ -86,7 +86,7 @@ def test_shapes(name):
 
 def test_its_own_score_is_one_of_the_list_and_of_logits_alone(name):
     score = SCORES[load_method(name).score]
-    assert not score.fits
+    assert score.looks_at == "logits"
     logits = torch.randn(4, NUM_CLASSES, generator=torch.Generator().manual_seed(0))
     found = build(name).open_score(logits)
     np.testing.assert_array_equal(found.numpy(), score()(np.empty((4, 0)), logits.double().numpy()))

@@ -21,7 +21,8 @@ from openauc.protocols import PROTOCOLS
 
 def list_(
     what: Annotated[
-        str | None, typer.Argument(help="methods, scores, protocols, recipes, backbones, metrics or benchmarks.")
+        str | None,
+        typer.Argument(help="methods, scores, encoders, protocols, recipes, backbones, metrics or benchmarks."),
     ] = None,
 ) -> None:
     """List what there is to choose from, one line each."""
@@ -45,11 +46,15 @@ def _methods() -> Table:
 def _scores() -> Table:
     from openauc.features.scores import SCORES
 
-    rows = (
-        (name, "features" if score.fits else "logits", _first_line(score.__doc__), score.source)
-        for name, score in SCORES.items()
-    )
-    return _table("scores", ("name", "of", "what it is", "source"), rows)
+    rows = ((name, score.looks_at, score.formula, score.source) for name, score in SCORES.items())
+    return _table("scores", ("name", "looks at", "formula", "source"), rows)
+
+
+def _encoders() -> Table:
+    from openauc.encoders import ENCODERS
+
+    rows = ((name, *about) for name, about in ENCODERS.items())
+    return _table("encoders", ("name", "what it is", "licence", "source"), rows)
 
 
 def _protocols() -> Table:
@@ -109,6 +114,7 @@ def _benchmarks() -> Table:
 _TABLES: dict[str, Callable[[], Table]] = {
     "methods": _methods,
     "scores": _scores,
+    "encoders": _encoders,
     "protocols": _protocols,
     "recipes": _recipes,
     "backbones": _backbones,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from openauc.commands.progress import progress_bar
 from openauc.commands.train import (
     DataRoot,
     MethodName,
@@ -76,7 +75,7 @@ def predict(
         trusted = {method, str(assignments("--set", set_).get("backbone"))}
         saved = SavedRun(Path(run), data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
         if images is not None:
-            with _progress(enabled=main) as seen:
+            with progress_bar("images", enabled=main) as seen:
                 rows = saved.label(images, seen=seen)
             if main:
                 write_columns(out, rows)
@@ -104,16 +103,3 @@ def _refuse_other_task(weights: Path, spec: TrialSpec) -> None:
                 f"{weights} was trained with {key} {about[key]}, but the command says {wanted[key]}; "
                 f"`openauc predict {weights.parent}` takes everything from the training itself."
             )
-
-
-@contextmanager
-def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, silence elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not (enabled and console.is_terminal)) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda count, total: bar.update(task, completed=count, total=total)

@@ -1,15 +1,18 @@
-"""What a benchmark shows while it runs: a live view on a terminal, one line per trial elsewhere."""
+"""What a command shows while it runs: of a benchmark a live view or one line per trial, of one long job a bar."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from statistics import mean
 from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -151,6 +154,16 @@ class View(Progress):
         for protocol, method, value, count in self.leaders():
             rows.add_row("best so far", f"{protocol}: {method}", f"OpenAUC {100 * value:.1f} (n = {count})")
         return Group(head, ProgressBar(total=max(1, self.total), completed=len(self.results), width=60), rows)
+
+
+@contextmanager
+def progress_bar(what: str, *, enabled: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, silence elsewhere; to be told how many are done, of how many."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, disable=not (enabled and console.is_terminal)) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda count, total: bar.update(task, completed=count, total=total)
 
 
 def said(result: TrialResult) -> str:

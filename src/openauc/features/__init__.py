@@ -1,5 +1,32 @@
-"""From features and logits to open-set scores: numpy only, the same list for networks and for embeddings."""
+"""From embeddings to decisions: scores of features and logits, and the classifier that learns to reject with them.
 
-from openauc.features.scores import SCORES, Score, make_score
+The scores need numpy alone; :class:`OpenSetClassifier` and its companions need scikit-learn and are imported when they
+are asked for.
+"""
 
-__all__ = ["SCORES", "Score", "make_score"]
+from typing import Any
+
+from openauc.features.base import Score
+from openauc.features.scores import SCORES, make_score
+
+_WITH_SKLEARN = {
+    "FitReport": "report",
+    "OpenSetClassifier": "estimator",
+    "PseudoUnknownSplit": "splits",
+    "openauc_scorer": "splits",
+}
+
+__all__ = ["SCORES", "FitReport", "OpenSetClassifier", "PseudoUnknownSplit", "Score", "make_score", "openauc_scorer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_SKLEARN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{_WITH_SKLEARN[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("sklearn", "scipy", "joblib"):
+            raise
+        raise ImportError(f"{name} needs scikit-learn: pip install 'openauc[sklearn]'.") from None

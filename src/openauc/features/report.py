@@ -1,0 +1,87 @@
+"""What a fit tried, and what the held-out classes said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from openauc.intervals import Interval
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A rejector and its OpenAUC on held-out classes, with a 95 % interval over these classes."""
+
+    name: str
+    openauc: float
+    interval: Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitReport:
+    """What :class:`~openauc.features.OpenSetClassifier` tried, chose and promises; ``str()`` says it in words.
+
+    Parameters
+    ----------
+    n_samples, n_classes, n_outliers, width
+        The training samples: of known classes, how many classes, how many labelled unknown, and features.
+    head, strength, accuracy
+        The head, its knob, and its accuracy on samples it was not trained on (cross-fitted).
+    tried
+        Rejectors by OpenAUC on held-out classes, the best first; empty where classes are too few to hold any out.
+    chosen
+        Name of the rejector in use.
+    max_ofpr
+        The tried values are partial OpenAUC up to this share of accepted unknown samples, if not None.
+    notes
+        What was noticed, a sentence each.
+    """
+
+    n_samples: int
+    n_classes: int
+    n_outliers: int
+    width: int
+    head: str
+    strength: float
+    accuracy: float
+    chosen: str
+    tried: tuple[Tried, ...] = ()
+    max_ofpr: float | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def expected(self) -> Tried | None:
+        """What the held-out classes say of the rejector in use; None if they say nothing."""
+        return next((tried for tried in self.tried if tried.name == self.chosen), None)
+
+    def __str__(self) -> str:
+        """A few sentences, and the table."""
+        metric = "OpenAUC" if self.max_ofpr is None else f"partial OpenAUC (OFPR <= {self.max_ofpr:g})"
+        lines = [
+            f"{self.n_samples:,} samples of {self.n_classes} known classes, {self.width} features"
+            + (f", and {self.n_outliers:,} outliers" if self.n_outliers else "")
+            + f"; head {self.head} (strength {self.strength:g}), accuracy {self.accuracy:.4f} on samples it was not "
+            "trained on."
+        ]
+        if self.tried:
+            lines.append(f"{metric} with known classes held out to play unknown, 95 % interval over these classes:")
+            lines += [
+                f"  {'*' if tried.name == self.chosen else ' '} {tried.name:<24} {tried.openauc:.4f}   "
+                f"{tried.interval.low:.4f} - {tried.interval.high:.4f}"
+                for tried in self.tried
+            ]
+            lines.append(f"* in use: {self.chosen}. Heads of these folds know fewer classes than the one in use.")
+        else:
+            lines.append(f"In use: {self.chosen}. The classes are too few to hold any out, so nothing was compared.")
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self) | {"tried": [[tried.name, tried.openauc, *tried.interval] for tried in self.tried]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FitReport:
+        """What :meth:`to_dict` wrote."""
+        tried = tuple(Tried(name, value, Interval(low, high)) for name, value, low, high in values["tried"])
+        return cls(**{**values, "tried": tried, "notes": tuple(values["notes"])})

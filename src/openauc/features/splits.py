@@ -1,0 +1,121 @@
+"""Playing unknown with known classes: whole classes held out, beside samples of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+
+from openauc._validation import check_fraction
+from openauc.scoring import make_scorer
+
+FEWEST_FOLDS = 12
+"""Folds are repeated, with other classes together, until there are about as many."""
+
+openauc_scorer = make_scorer("openauc", open_score="auto")
+"""OpenAUC as ``scoring`` of scikit-learn; classes that the estimator was not fitted on count as unknown."""
+
+
+class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
+    """Folds that each hold out whole classes, to play unknown, and a share of the samples of the others.
+
+    The training part of a fold has ``1 - known_share`` of the samples of the remaining classes; the test part has the
+    other samples of these and all samples of the held-out classes. With :data:`openauc_scorer`, which takes classes the
+    estimator does not know for unknown, it selects models without any unknown sample.
+
+    Parameters
+    ----------
+    n_splits
+        Folds the classes are cut into; each class is held out once in each repetition. At least two classes remain
+        for training, so there are at least as many folds as that needs.
+    n_repeats
+        Times the classes are cut anew; None for as many as bring about twelve folds, since few classes say little.
+    known_share
+        Share of the samples of the remaining classes in the test part, at least one sample of each class.
+    unknown_label
+        Rows with this label (None for none) are in every test part and in no training part.
+    random_state
+        Seed or generator of scikit-learn.
+
+    Examples
+    --------
+    >>> y = np.repeat([0, 1, 2, 3], 4)
+    >>> train, test = next(PseudoUnknownSplit(2, random_state=0).split(np.zeros((16, 1)), y))
+    >>> len(np.unique(y[train])), np.bincount(y[test]).tolist()
+    (2, [1, 1, 4, 4])
+    """
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        n_repeats: int | None = None,
+        known_share: float = 0.25,
+        unknown_label: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_splits = n_splits
+        self.n_repeats = n_repeats
+        self.known_share = known_share
+        self.unknown_label = unknown_label
+        self.random_state = random_state
+
+    def split(
+        self, X: Any, y: ArrayLike | None = None, groups: Any = None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Rows of the training and of the test part of each fold."""
+        labels = self._labels(y)
+        share = check_fraction("known_share", self.known_share, one=False)
+        rng = check_random_state(self.random_state)
+        outlier = np.zeros(len(labels), bool) if self.unknown_label is None else labels == self.unknown_label
+        classes = np.unique(labels[~outlier])
+        n_folds, n_repeats = self._numbers(len(classes))
+        for _ in range(n_repeats):
+            shuffled = rng.permutation(len(classes))
+            for fold in range(n_folds):
+                held = outlier | np.isin(labels, classes[shuffled[fold::n_folds]])
+                tested = held | (rank_within(labels, rng) < share) & ~held
+                yield np.flatnonzero(~tested), np.flatnonzero(tested)
+
+    def get_n_splits(self, X: Any = None, y: ArrayLike | None = None, groups: Any = None) -> int:
+        """Number of folds of all repetitions; it depends on the classes."""
+        labels = self._labels(y)
+        known = labels if self.unknown_label is None else labels[labels != self.unknown_label]
+        n_folds, n_repeats = self._numbers(len(np.unique(known)))
+        return n_folds * n_repeats
+
+    def _labels(self, y: ArrayLike | None) -> NDArray[Any]:
+        if y is None:
+            raise ValueError("y is missing; classes are held out, so pass the label of every sample.")
+        return np.asarray(y)
+
+    def _numbers(self, n_classes: int) -> tuple[int, int]:
+        if n_classes < 3:
+            raise ValueError(
+                f"y holds {n_classes} known classes; at least 3 are needed, since one is held out and two must remain."
+            )
+        if self.n_splits < 2:
+            raise ValueError(f"n_splits is {self.n_splits}; expected at least 2.")
+        n_folds = min(self.n_splits, n_classes)
+        while n_classes - -(-n_classes // n_folds) < 2:
+            n_folds += 1
+        repeats = -(-FEWEST_FOLDS // n_folds) if n_classes < 2 * FEWEST_FOLDS else 1
+        return n_folds, repeats if self.n_repeats is None else self.n_repeats
+
+
+def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.float64]:
+    """Random rank of each sample among those of its class, as a share: the first has 0, a single one has 1.
+
+    >>> sorted(rank_within(np.array([7, 7, 7, 7]), np.random.RandomState(0)).tolist())
+    [0.0, 0.25, 0.5, 0.75]
+    """
+    _, code, size = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.lexsort((rng.random_sample(len(labels)), code))
+    start = np.concatenate([[0], np.cumsum(size)[:-1]])
+    rank = np.empty(len(labels))
+    rank[order] = np.arange(len(labels)) - np.repeat(start, size)
+    return np.where(size[code] > 1, rank / size[code], 1.0)

@@ -1,0 +1,326 @@
+"""openauc embed, as typed: folders, tables, protocols and trainings; stopped runs; bad input."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from test_encoders import image_network, text_network
+from typer.testing import CliRunner
+
+import openauc
+from commands.application import SMALL
+from openauc._trial_files import features_file
+from openauc.cli import app
+from openauc.encoders import Encoder, get_encoder, output
+from openauc.predictions import read_columns
+from openauc.protocols import PROTOCOLS
+from openauc.training.predict import Embedded
+
+TEXTS = [f"{'long ' * (row % 7)}sentence number {row}" for row in range(50)]
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output + result.stderr + repr(result.exception)
+    return result.stdout if code == 0 else result.stderr
+
+
+def embedded(path):
+    """The columns of a Parquet file, embeddings as an array."""
+    table = pq.read_table(path)
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    return {**columns, "embedding": np.array(columns["embedding"], np.float32)}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A text encoder by name."""
+    return f"onnx:{text_network(tmp_path_factory.mktemp('words'))[0]}"
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory):
+    """An image encoder by name."""
+    return f"onnx:{image_network(tmp_path_factory.mktemp('colours') / 'colours.onnx')}"
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Nine images of different size in folders of three classes."""
+    rng = np.random.default_rng(0)
+    for row in range(9):
+        folder = tmp_path / "pictures" / ("cat", "dog", "fox")[row % 3] / "some"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (20 + row, 30, 3), dtype=np.uint8)).save(folder / f"{row}.png")
+    return tmp_path / "pictures"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Texts with labels and a column that is empty in places."""
+    path = tmp_path / "texts.parquet"
+    notes = [None if row % 3 else "seen" for row in range(50)]
+    pq.write_table(pa.table({"text": TEXTS, "label": [row % 4 for row in range(50)], "note": notes}), path)
+    return path
+
+
+def test_texts_of_a_table(table, words, tmp_path):
+    out = tmp_path / "features.parquet"
+    assert "50 embeddings of 5 features in" in run("embed", table, "--encoder", words, "-o", out)
+    found = pq.read_table(out)
+    assert found.drop_columns("embedding") == pq.read_table(table)
+    assert found.schema.field("embedding").type == pa.list_(pa.float32(), 5)
+    assert found.schema.metadata == {
+        b"openauc.encoder": words.encode(),
+        b"openauc.width": b"5",
+        b"openauc.version": openauc.__version__.encode(),
+    }
+    np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(words)(TEXTS), atol=1e-6)
+    assert sorted(os.listdir(tmp_path)) == ["features.parquet", "texts.parquet"]
+
+
+def test_minilm_from_csv_to_npz(tmp_path):
+    (tmp_path / "texts.csv").write_text('id,utterance,intent\n007,"Hello, world",greet\n008,Is my card lost?,\n')
+    run("embed", tmp_path / "texts.csv", "-e", "minilm", "--device", "cpu", "-o", tmp_path / "features.npz")
+    found = read_columns(tmp_path / "features.npz")
+    assert list(found) == ["id", "utterance", "intent", "embedding"]
+    assert found["id"].tolist() == ["007", "008"]
+    assert found["intent"].tolist() == ["greet", ""]
+    expected = get_encoder("minilm", "cpu")(["Hello, world", "Is my card lost?"])
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-6)
+
+
+def test_the_text_column_is_named_or_the_obvious_one(table, words, tmp_path):
+    out = ("-e", words, "-o", tmp_path / "out.parquet")
+    renamed = pq.read_table(table).rename_columns(["utterance", "label", "note"])
+    pq.write_table(renamed, table)
+    run("embed", table, *out)
+    guessed = embedded(tmp_path / "out.parquet")["embedding"]
+    run("embed", table, *out, "--text-column", "utterance")
+    np.testing.assert_array_equal(embedded(tmp_path / "out.parquet")["embedding"], guessed)
+    said = run("embed", table, *out, "--text-column", "uterance", code=2)
+    assert "expected one of 'utterance', 'label', 'note'. Did you mean 'utterance'?" in said
+    assert "column 'note': row 1 is empty" in run("embed", table, *out, "--text-column", "note", code=2)
+    assert "column 'label': row 0 is int" in run("embed", table, *out, "--text-column", "label", code=2)
+    pq.write_table(renamed.append_column("answer", renamed["utterance"]), table)
+    said = run("embed", table, *out, code=2)
+    assert "has the columns 'utterance', 'label', 'note', 'answer', none of which is surely its text; name it" in said
+    assert "with --text-column" in said
+
+
+def test_images_in_class_folders_and_in_one(pictures, colours, tmp_path):
+    run("embed", pictures, "-e", colours, "-o", tmp_path / "out.parquet")
+    found = embedded(tmp_path / "out.parquet")
+    files = sorted(pictures.rglob("*.png"))
+    assert list(found) == ["file", "label", "embedding"]
+    assert [Path(file) for file in found["file"]] == files
+    assert found["label"] == ["cat"] * 3 + ["dog"] * 3 + ["fox"] * 3
+    np.testing.assert_allclose(found["embedding"], get_encoder(colours)(files), rtol=1e-6)
+    run("embed", pictures / "cat" / "some", "-e", colours, "-o", tmp_path / "flat.parquet", "--batch-size", 2)
+    flat = embedded(tmp_path / "flat.parquet")
+    assert list(flat) == ["file", "embedding"]
+    np.testing.assert_allclose(flat["embedding"], found["embedding"][:3], rtol=1e-6)
+
+
+def test_images_of_a_table(pictures, colours, words, tmp_path):
+    files = sorted(pictures.rglob("*.png"))
+    cells = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
+    source, out = tmp_path / "images.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"img": cells, "label": range(9), "text": TEXTS[:9]}), source, row_group_size=4)
+    run("embed", source, "-e", colours, "-o", out)
+    found = embedded(out)
+    assert list(found) == ["label", "text", "file", "embedding"]
+    assert found["file"] == [file.name for file in files]
+    np.testing.assert_allclose(found["embedding"], get_encoder(colours)(files), rtol=1e-6)
+    run("embed", source, "-e", words, "--text-column", "text", "-o", out)
+    assert embedded(out)["embedding"].shape == (9, 5)
+    run("embed", source, "-e", "minilm", "-o", out)
+    assert embedded(out)["embedding"].shape == (9, 384)
+    cells[5]["bytes"] = None
+    pq.write_table(pa.table({"img": cells}), source)
+    assert "is for text, but there is image" in run("embed", source, "-e", "minilm", "-o", out, code=2)
+    assert "images.parquet, row 5 has no image bytes" in run("embed", source, "-e", colours, "-o", out, code=2)
+    cells[5]["bytes"] = b"no image"
+    pq.write_table(pa.table({"img": cells}), source)
+    shutil.rmtree(tmp_path / "out.parquet.parts")
+    said = run("embed", source, "-e", colours, "-o", out, code=2)
+    assert "images.parquet, row 5 holds no readable image" in said
+
+
+def test_parts_of_a_protocol(own_protocol, colours, tmp_path):
+    out, data = tmp_path / "out.parquet", PROTOCOLS["digits"].load(1, validation=0.2)
+    classes = np.array([*map(int, data.class_names), -1])
+    for part in ("train", "validation", "test"):
+        run("embed", "digits", "--split", 1, "--part", part, "--validation", 0.2, "-e", colours, "-o", out)
+        found = embedded(out)
+        images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        assert found["label"] == classes[labels].tolist()
+        np.testing.assert_allclose(found["embedding"], get_encoder(colours)(list(images)), rtol=1e-5)
+    assert "--validation is 0, so that part is empty" in run(
+        "embed", "digits", "--part", "validation", "-e", colours, "-o", out, code=2
+    )
+    for folder in list((tmp_path / "images").iterdir()):
+        folder.rename(folder.with_name(f"digit {folder.name}"))
+    described = json.loads(own_protocol.read_text())
+    split = described["splits"][0]
+    known = [f"digit {name}" for name in split["known"]]
+    unknown = {group: [f"digit {name}" for name in names] for group, names in split["unknown"].items()}
+    own_protocol.write_text(json.dumps({**described, "splits": [{"known": known, "unknown": unknown}]}))
+    run("embed", own_protocol, "-e", colours, "-o", out)
+    found = embedded(out)
+    assert set(found["label"]) == {*known, "unknown"}
+    assert set(found["group"]) == {"known", "near", "far"}
+    assert all(Path(file).is_file() for file in found["file"])
+
+
+def test_the_network_of_a_training(tmp_path):
+    folder, out = tmp_path / "run", tmp_path / "out.parquet"
+    run("train", "digits", "-m", "softmax", *SMALL, "--keep", "features", "-o", folder)
+    run("embed", "digits", "-e", folder, "-o", out, "--device", "cpu", "--batch-size", 100)
+    kept = Embedded.load(folder / features_file("test"))
+    np.testing.assert_allclose(embedded(out)["embedding"], kept.features, rtol=1e-4, atol=1e-5)
+    images = tmp_path / "images"
+    images.mkdir()
+    for row, pixels in enumerate(PROTOCOLS["digits"].load(0).test_images[:5]):
+        Image.fromarray(pixels).save(images / f"{row}.png")
+    run("embed", images, "-e", folder, "-o", out)
+    np.testing.assert_allclose(embedded(out)["embedding"], kept.features[:5], rtol=1e-4, atol=1e-5)
+    (tmp_path / "a.csv").write_text("text\nhello\n")
+    assert "is for image, but there is text to encode" in run(
+        "embed", tmp_path / "a.csv", "-e", folder, "-o", out, code=2
+    )
+    spec = json.loads((folder / "spec.json").read_text())
+    (folder / "spec.json").write_text(json.dumps({**spec, "method": "some.module"}))
+    assert "from elsewhere; add --method some.module" in run("embed", images, "-e", folder, "-o", out, code=2)
+    assert "is not the folder of one training" in run("embed", images, "-e", tmp_path, "-o", out, code=2)
+
+
+KILLED = """
+import os, signal, sys
+from openauc.encoders import base, output
+output._CHUNK = {"text": 8, "image": 8}
+encode, done = base.Encoder.__call__, []
+
+def dying(self, items):
+    if len(done) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    done.append(items)
+    return encode(self, items)
+
+base.Encoder.__call__ = dying
+from openauc.cli import main
+main()
+"""
+
+
+def counting(monkeypatch):
+    """Chunks of eight, and how many items are encoded."""
+    monkeypatch.setattr(output, "_CHUNK", {"text": 8, "image": 8})
+    encode, counts = Encoder.__call__, []
+
+    def counted(self, items):
+        counts.append(len(items))
+        return encode(self, items)
+
+    monkeypatch.setattr(Encoder, "__call__", counted)
+    return counts
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz"])
+def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
+    out, whole = tmp_path / f"out.{suffix}", tmp_path / f"whole.{suffix}"
+    if suffix == "npz":
+        pq.write_table(pq.read_table(table).drop_columns("note"), table)
+    line = ["embed", str(table), "-e", words, "-o", str(out)]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *line], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not out.exists()
+    assert len(list(output.parts_folder(out).glob("*.npy"))) == 3
+    counts = counting(monkeypatch)
+    run(*line)
+    assert counts == [8, 8, 8, 2]
+    run(*line[:-1], whole)
+    assert sum(counts) == 26 + 50
+    if suffix == "parquet":  # the other keeps the time
+        assert out.read_bytes() == whole.read_bytes()
+    for name, column in read_columns(whole).items():
+        np.testing.assert_array_equal(read_columns(out)[name], column)
+    assert not output.parts_folder(out).exists()
+
+
+def test_control_c_keeps_what_is_done(pictures, colours, tmp_path, monkeypatch):
+    out = tmp_path / "out.parquet"
+    line = ("embed", pictures, "-e", colours, "-o", out)
+    counts = counting(monkeypatch)
+    encode = Encoder.__call__
+
+    def interrupted(self, items):
+        if len(counts) == 1:
+            raise KeyboardInterrupt
+        return encode(self, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "__call__", interrupted)
+        assert "the same command goes on with what is done" in run(*line, code=130)
+    assert not out.exists()
+    assert "9 embeddings" in run(*line)
+    assert counts == [8, 1]
+
+
+def test_parts_of_another_run_are_refused(pictures, colours, tmp_path, monkeypatch):
+    out = tmp_path / "out.parquet"
+    counting(monkeypatch)
+    bad = next(iter(sorted((pictures / "fox").rglob("*.png"))[::-1]))
+    content = bad.read_bytes()
+    bad.write_bytes(b"no image")
+    line = ("embed", pictures, "-o", out, "-e")
+    assert f"{bad} holds no readable image" in run(*line, colours, code=2)
+    assert "out.parquet.parts holds another run: encoder was 'onnx:" in run(*line, "efficientnet_lite0", code=2)
+    bad.write_bytes(content)
+    said = run(*line, colours, code=2)
+    assert "holds another run: content was" in said
+    assert "remove" in said
+    shutil.rmtree(tmp_path / "out.parquet.parts")
+    run(*line, colours)
+    assert len(embedded(out)["file"]) == 9
+
+
+def test_bad_input_is_said_in_one_sentence(pictures, table, words, colours, tmp_path):
+    out = ("-o", tmp_path / "out.parquet")
+    assert "as text, hundreds of numbers a row" in run("embed", table, "-e", words, "-o", "features.csv", code=2)
+    assert "expected .parquet or .npz" in run("embed", table, "-e", words, "-o", "features.json", code=2)
+    assert "does not exist; create it first" in run("embed", table, "-e", words, "-o", tmp_path / "no/a.npz", code=2)
+    assert "is the source itself" in run("embed", table, "-e", words, "-o", table, code=2)
+    assert "Did you mean 'minilm'?" in run("embed", table, "-e", "minlm", *out, code=2)
+    assert "'efficientnet_lite0' is for image, but there is text" in run(
+        "embed", table, "-e", "efficientnet_lite0", *out, code=2
+    )
+    assert "'minilm' is for text, but there is image" in run("embed", pictures, "-e", "minilm", *out, code=2)
+    assert "is for image, but there is text" in run("embed", table, "-e", colours, *out, code=2)
+    assert "holds images; leave it out" in run("embed", pictures, "-e", colours, "--text-column", "a", *out, code=2)
+    assert "Did you mean 'digits'?" in run("embed", "digit", "-e", colours, *out, code=2)
+    assert "there is no folder or file" in run("embed", tmp_path / "nothing", "-e", colours, *out, code=2)
+    assert "there is no file" in run("embed", tmp_path / "no.csv", "-e", words, *out, code=2)
+    assert "column 'note' holds more than text" in run("embed", table, "-e", words, "-o", tmp_path / "a.npz", code=2)
+    Image.new("RGB", (9, 9)).save(pictures / "stray.png")
+    assert "stray.png lies beside folders of classes" in run("embed", pictures, "-e", colours, *out, code=2)
+    (pictures / "train").mkdir()
+    assert "embed it and its neighbours one by one" in run("embed", pictures, "-e", colours, *out, code=2)
+    assert "holds no image" in run("embed", pictures / "train", "-e", colours, *out, code=2)
+    run("embed", table, "-e", words, *out)
+    assert "has a column 'embedding' already" in run("embed", out[1], "-e", words, "-o", tmp_path / "b.npz", code=2)
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), table)
+    assert "has no rows; there is nothing to embed" in run("embed", table, "-e", words, *out, code=2)
+    table.write_text("no table")
+    assert "is not a readable Parquet file" in run("embed", table, "-e", words, *out, code=2)
+    (tmp_path / "a.csv").write_text("text,label\nhello,a\n ,b\n")
+    assert "column 'text': row 1 is empty" in run("embed", tmp_path / "a.csv", "-e", words, *out, code=2)
