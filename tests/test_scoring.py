@@ -6,6 +6,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import openauc
@@ -116,3 +118,77 @@ def test_what_is_refused(data):
         make_scorer("opnauc")
     with pytest.raises(TypeError, match="LogisticRegression has no method open_score; name one with open_score="):
         make_scorer()(LogisticRegression().fit(X, y), X, y)
+
+
+AUTO = make_scorer(open_score="auto")
+
+
+def test_auto_takes_the_first_method_there_is(data):
+    X, y = data
+    known = y != UNKNOWN
+    own = KnownOnly(5).fit(X[known], y[known])
+    assert AUTO(own, X, y) == make_scorer()(own, X, y)
+    for estimator, method in ((LogisticRegression(), "decision_function"), (KNeighborsClassifier(), "predict_proba")):
+        estimator.fit(X[known], y[known])
+        assert AUTO(estimator, X, y) == make_scorer(open_score=method)(estimator, X, y)
+    with pytest.raises(TypeError, match=r"Bare has no method open_score or decision_function or .*; name one with"):
+        AUTO(type("Bare", (), {"predict": lambda self, X: X[:, 0]})(), X, y)
+
+
+@pytest.mark.parametrize("kind", [int, float, "<U1", bool])
+@pytest.mark.parametrize("kind_there", [int, float])
+def test_classes_the_estimator_does_not_know_count_as_unknown(data, kind, kind_there):
+    """However the labels are written: 1, 1.0 and True are one class."""
+    if (kind is bool) != (kind_there is int) and kind is bool:
+        pytest.skip("bool is compared once")
+    X, y = data
+    y = np.where(y == UNKNOWN, 3, y)
+    if kind is bool:
+        y = np.where(y > 1, UNKNOWN, y)
+        estimator = LogisticRegression().fit(X[y >= 0], y[y >= 0] == 1)
+        expected = make_scorer(open_score="decision_function")(LogisticRegression().fit(X[y >= 0], y[y >= 0]), X, y)
+        assert AUTO(estimator, X, y) == expected
+        return
+    seen = y < 2
+    estimator = LogisticRegression().fit(X[seen], y[seen].astype(kind))
+    marked = np.where(seen, y, UNKNOWN)
+    expected = make_scorer(open_score="decision_function")(LogisticRegression().fit(X[seen], y[seen]), X, marked)
+    if kind == "<U1":
+        assert AUTO(estimator, X, y.astype(kind)) == expected
+        assert AUTO(estimator, X, np.where(seen, y.astype(kind), "unknown")) == expected
+    else:
+        assert AUTO(estimator, X, y.astype(kind_there)) == expected
+
+
+class Rejecting(KnownOnly):
+    """Answers unknown for what lies far; ``classify`` names the class all the same."""
+
+    def predict(self, X):
+        return np.where(self.open_score(X) > 0.3, UNKNOWN, super().predict(X))
+
+    def classify(self, X):
+        return super().predict(X)
+
+
+def test_a_rejection_does_not_make_a_class_wrong(data):
+    X, y = data
+    rejecting, plain = (kind(5).fit(X[::2], y[::2]) for kind in (Rejecting, KnownOnly))
+    assert (rejecting.predict(X) == UNKNOWN).any()
+    assert AUTO(rejecting, X, y) == AUTO(plain, X, y)
+
+
+def test_inside_pipelines_and_searches(data):
+    X, y = data
+    known = y != UNKNOWN
+    scaler = StandardScaler().fit(X[known])
+    inner = KnownOnly(5).fit(scaler.transform(X[known]), y[known])
+    expected = AUTO(inner, scaler.transform(X), y)
+    pipe = make_pipeline(StandardScaler(), KnownOnly(5)).fit(X[known], y[known])
+    assert AUTO(pipe, X, y) == expected
+    assert AUTO(Pipeline([("only", inner)]), scaler.transform(X), y) == expected
+    assert AUTO(make_pipeline(StandardScaler(), Pipeline([("only", KnownOnly(5))])).fit(X[known], y[known]), X, y) == (
+        expected
+    )
+    search = GridSearchCV(make_pipeline(StandardScaler(), KnownOnly()), {"knownonly__n_neighbors": [5]}, cv=2)
+    assert AUTO(search.fit(X[known], y[known]), X, y) == expected
+    assert AUTO(make_pipeline(StandardScaler(), LogisticRegression()).fit(X[known], y[known]), X, y) > 0.5

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from openauc.commands import embed, listing, predict, report, run, scoring, table, train
+from openauc.commands import embed, fit, listing, predict, report, run, scoring, table, train
 
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
 """Arguments of functions that an option names otherwise."""
@@ -77,6 +77,7 @@ app.command("threshold")(scoring.threshold)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("embed")(embed.embed)
+app.command("fit")(fit.fit)
 app.command("run")(run.run)
 app.command("table")(table.table)
 app.command("report")(report.report)

@@ -39,8 +39,7 @@ class Scorer:
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Value of the metric on these samples."""
-        if hasattr(estimator, "steps") and not hasattr(estimator, "open_score"):  # a Pipeline passes on few methods
-            estimator, X = estimator[-1], estimator[:-1].transform(X)
+        estimator, X = _unwrapped(estimator, X)
         samples = read_samples(
             _unseen_as_unknown(check.as_labels("y", y), getattr(estimator, "classes_", None), self.unknown_label),
             getattr(estimator, "classify", estimator.predict)(X),
@@ -70,11 +69,24 @@ class Scorer:
         return scores
 
 
+def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The estimator inside a search or a Pipeline, which pass on few methods, and what it is given there."""
+    while not hasattr(estimator, "open_score"):
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            estimator = estimator[-1]
+        else:
+            break
+    return estimator, X
+
+
 def _unseen_as_unknown(y: NDArray[Any], classes: Any, unknown_label: Label) -> NDArray[Any]:
     """Labels with ``unknown_label`` for those that are no class of the estimator."""
     if classes is None:
         return y
-    seen = np.isin(y.astype(str), np.asarray(classes).astype(str))
+    seen = np.isin(y.astype(str), check.as_labels("classes_", classes).astype(str))
     return np.where(seen, y, str(unknown_label) if y.dtype.kind == "U" else np.array(unknown_label, y.dtype))
 
 

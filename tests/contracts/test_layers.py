@@ -73,15 +73,51 @@ def test_a_wrong_arrow_is_found() -> None:
     assert may_import("bench", "bench")
 
 
+BLOCK = """
+import importlib, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+"""Makes what is in ``absent`` impossible to import; None in sys.modules would also look like a module to scipy."""
+
+
+def run_without(absent: tuple[str, ...], code: str) -> str:
+    """Output of code where some packages cannot be had."""
+    run = [sys.executable, "-c", f"absent = {absent!r}\n{BLOCK}\n{code}"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_only_some_packages_need_torch() -> None:
     """All others are imported where torch cannot be had."""
     light = [module for module in modules() if not module.startswith(TORCH) and module != "__main__"]
-    code = (
-        "import importlib, sys\n"
-        "for name in ('torch', 'accelerate', 'safetensors', 'torchvision', 'timm', 'ray'): sys.modules[name] = None\n"
-        f"for name in {light!r}: importlib.import_module(f'openauc.{{name}}'.rstrip('.'))\n"
+    run_without(
+        ("torch", "accelerate", "torchvision", "timm", "ray"),
+        f"for name in {light!r}: importlib.import_module(f'openauc.{{name}}'.rstrip('.'))",
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_scores_need_numpy_alone_and_the_classifier_says_what_it_needs() -> None:
+    out = run_without(
+        ("sklearn", "scipy", "joblib", "torch"),
+        "from openauc.features.scores import SCORES\n"
+        "from openauc.features import make_score\n"
+        "print(make_score('max_logit')([[0.0]], [[1.0, 2.0]]))\n"
+        "for name in ('OpenSetClassifier', 'PseudoUnknownSplit', 'openauc_scorer'):\n"
+        "    try: exec(f'from openauc.features import {name}')\n"
+        "    except ImportError as error: print(error)\n",
+    )
+    needs = "needs scikit-learn: pip install 'openauc[sklearn]'"
+    lines = out.splitlines()
+    assert lines[0] == "[-2.]"
+    assert [
+        line.startswith(f"{name} {needs}")
+        for name, line in zip(("OpenSetClassifier", "PseudoUnknownSplit", "openauc_scorer"), lines[1:], strict=True)
+    ] == [True] * 3
 
 
 @pytest.mark.parametrize("heavy", ["torch", "numba", "pyarrow", "matplotlib", "pandas", "sklearn", "typer"])

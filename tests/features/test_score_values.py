@@ -316,3 +316,12 @@ def test_near_neighbours_differ_in_float32_too():
     found = make_score("knn").fit([np.array([1.0, 0.0], np.float32)], [[1.0, 0.0]], [0])(x, x)
     np.testing.assert_allclose(found, 1 - np.cos(angle), rtol=1e-5)
     assert len(np.unique(found)) == len(x)
+
+
+def test_classes_with_the_same_weights_have_no_boundary():
+    rng = np.random.default_rng(0)
+    x, weights = rng.normal(size=(300, 12)), rng.normal(size=(12, 2))
+    z = (x @ weights[:, [0] + 9 * [1]] + np.arange(10)).astype(np.float32)
+    score = make_score("fdbd").fit(x, z, np.arange(300) % 10)
+    assert (score.inverse_gaps[0, 1:] > 0).all()
+    assert (score.inverse_gaps[1:, 1:] == 0).all()

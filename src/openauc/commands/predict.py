@@ -1,13 +1,19 @@
-"""``openauc predict``: a trained network on new images, or on a part of the data again."""
+"""``openauc predict``: a model on a new table, a trained network on new images or on a part of its data again."""
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from openauc._columns import suffix_of
+from openauc._trial_files import SPEC
+from openauc._validation import UNKNOWN
+from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.progress import progress_bar
 from openauc.commands.train import (
     DataRoot,
@@ -20,22 +26,43 @@ from openauc.commands.train import (
     make_spec,
     require_torch,
 )
+from openauc.features.tables import MODEL, is_model
 
 if TYPE_CHECKING:
     from openauc.bench.trial import TrialSpec
+    from openauc.features.estimator import OpenSetClassifier
+    from openauc.features.tables import Table
 
 Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
 
+_OF_MODEL = "Of a model"
+
 
 def predict(
-    run: Annotated[str, typer.Argument(metavar="RUN|PROTOCOL", help="Folder of a training, or a protocol.")],
-    images: Annotated[
-        Path | None, typer.Argument(metavar="[IMAGES]", help="New images for RUN to label: a folder, or one file.")
+    run: Annotated[
+        str,
+        typer.Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or of a training, or a protocol."),
+    ],
+    new: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[TABLE|IMAGES]",
+            help="For MODEL a table of embeddings; for RUN new images, a folder or one file.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = Path(
         "predictions.csv"
     ),
+    fdr: Annotated[
+        float | None,
+        typer.Option(
+            help="In place of the threshold: of those called unknown, about this share is known.",
+            rich_help_panel=_OF_MODEL,
+        ),
+    ] = None,
+    label_column: LabelColumn = None,
+    embedding_column: EmbeddingColumn = None,
     part: Annotated[Part, typer.Option(help="Without IMAGES: the part of the data to predict.")] = "test",
     score: ScoreName = None,
     weights: Annotated[Path | None, typer.Option(help="With PROTOCOL: weights, such as published ones.")] = None,
@@ -47,14 +74,24 @@ def predict(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at a time.")] = None,
     precision: Annotated[Precision, typer.Option(help="bf16 is faster on some hardware, and makes ties.")] = "fp32",
 ) -> None:
-    """Label new images with a trained network, or predict a part of its data again.
+    """Label new samples, or predict a part of a training's data again.
 
-    With IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies above the
-    threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate` reads.
+    With a MODEL of `openauc fit`, the file has the columns of TABLE but its embeddings, and of each sample prediction
+    (its class, or unknown), y_pred (its class, rejected or not), open_score and p_value. If TABLE has labels it has
+    y_true too, -1 for classes the model does not know, and `openauc evaluate` reads it.
+
+    With a RUN and IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies
+    above the threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate`
+    reads.
 
     For published weights, name the PROTOCOL and say with --method, --split, --recipe and --set what they are of. For a
     RUN that asks for code from elsewhere, --method and --set backbone name it.
     """
+    if is_model(Path(run)):
+        if new is None:
+            raise ValueError(f"{run} is a model, which needs a table of embeddings to label; name one after it.")
+        _label_table(Path(run), new, out, label_column, embedding_column, fdr)
+        return
     require_torch("predicting")
     from openauc.bench.runner import Network, load_data
     from openauc.predictions import write_columns
@@ -62,7 +99,7 @@ def predict(
 
     main = process_state().is_main_process
     if not Path(run).is_dir():
-        if weights is None or images is not None:
+        if weights is None or new is not None:
             raise ValueError(f"{run} is no folder of a training; a protocol needs --weights, and takes no IMAGES.")
         spec = make_spec(run, method, split, recipe=recipe, settings=set_, score=score)
         _refuse_other_task(weights, spec)
@@ -72,11 +109,16 @@ def predict(
     else:
         from openauc.bench.saved import SavedRun
 
+        if not (Path(run) / SPEC).is_file():
+            raise ValueError(
+                f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL}); of a store, name a "
+                f"folder below {Path(run) / 'trials'}."
+            )
         trusted = {method, str(assignments("--set", set_).get("backbone"))}
         saved = SavedRun(Path(run), data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
-        if images is not None:
+        if new is not None:
             with progress_bar("images", enabled=main) as seen:
-                rows = saved.label(images, seen=seen)
+                rows = saved.label(new, seen=seen)
             if main:
                 write_columns(out, rows)
                 unknown = int((rows["label"] == "unknown").sum())
@@ -90,6 +132,49 @@ def predict(
     if main:
         predictions.save(out, extra=data.test_columns() if part == "test" else None)
         typer.echo(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.")
+
+
+def _label_table(
+    folder: Path, file: Path, out: Path, label_column: str | None, embedding_column: str | None, fdr: float | None
+) -> None:
+    """Write what a classifier says of every row of a table."""
+    from openauc.features import OpenSetClassifier
+    from openauc.features.tables import decide, other_columns, truth
+    from openauc.predictions import write_columns
+
+    suffix_of(out)  # before the work
+    classifier = OpenSetClassifier.load(folder)
+    table = read_like_model(folder, classifier, file, label_column=label_column, embedding_column=embedding_column)
+    columns, option, mixed = {**other_columns(table)}, "", False
+    if table.labelled:
+        columns["y_true"], mark = truth(classifier, table.labels)
+        strange = columns["y_true"].astype(str) == str(mark)
+        mixed = bool(strange.any() and not strange.all())
+        option = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
+    columns |= decide(classifier, table.features, fdr=fdr)
+    write_columns(out, columns)
+    unknown = int((columns["prediction"] != columns["y_pred"]).sum())
+    typer.echo(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
+    if mixed:
+        typer.echo(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{option}`.")
+
+
+def read_like_model(
+    folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
+) -> Table:
+    """A table whose features are those a model was fitted on, as far as one can tell."""
+    from openauc.features.tables import Source, read_table, refuse_other_features
+
+    source = Source.load(folder)
+    table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
+    refuse_other_features(classifier, table, folder)
+    if None not in (source.encoder, table.source.encoder) and source.encoder != table.source.encoder:
+        warnings.warn(
+            f"{file} was embedded by {table.source.encoder}, but {folder} was fitted on embeddings by "
+            f"{source.encoder}; unless the two are one, decisions mean nothing.",
+            stacklevel=2,
+        )
+    return table
 
 
 def _refuse_other_task(weights: Path, spec: TrialSpec) -> None:

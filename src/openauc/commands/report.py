@@ -1,4 +1,4 @@
-"""``openauc report``: a page to look at, from predictions or from a store."""
+"""``openauc report``: a page to look at, from predictions, a model or a store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from openauc._validation import read_label
+from openauc.commands.predict import read_like_model
 from openauc.commands.scoring import (
     LabelColumn,
     Level,
@@ -23,6 +24,7 @@ from openauc.commands.scoring import (
     load_file,
     model_names,
 )
+from openauc.features.tables import is_model
 
 REPORT = "report.html"
 
@@ -30,11 +32,15 @@ REPORT = "report.html"
 def report(
     sources: Annotated[
         list[Path],
-        typer.Argument(metavar="STORE|FILE...", help="A folder as `openauc run` leaves it, or files of predictions."),
+        typer.Argument(
+            metavar="STORE|MODEL|FILE...",
+            help="A folder as `openauc run` leaves it; a model of `openauc fit`, and labelled tables to test it on; or "
+            "files of predictions.",
+        ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in STORE or here."),
+        typer.Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here."),
     ] = None,
     level: Level = 0.95,
     baseline: Annotated[str | None, typer.Option(help="Of a store: method to compare others with.")] = None,
@@ -57,13 +63,22 @@ def report(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store."""
+    """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
+
+    Of a model: what to expect of it, what it looks at, and how much to accept; with tables also how well it does there.
+    """
     from openauc._files import is_stream, write_text
     from openauc.predictions import read_columns
     from openauc.report import predictions_report, write_report
 
     folders = [source for source in sources if source.is_dir()]
-    if folders:
+    command = shlex.join(["openauc", *sys.argv[1:]])
+    if folders and is_model(sources[0]):
+        target = out or sources[0] / REPORT
+        write_text(
+            target, _model_page(*sources, label_column=label_column, rng=seed, n_replicates=replicates, command=command)
+        )
+    elif folders:
         if len(sources) > 1:
             raise ValueError(f"{folders[0]} is a folder; pass one store alone, or files of predictions only.")
         target = out or folders[0] / REPORT
@@ -85,10 +100,27 @@ def report(
             n_replicates=replicates,
             unknown_label=read_label(unknown_label),
             flipped=lower_is_unknown,
-            command=shlex.join(["openauc", *sys.argv[1:]]),
+            command=command,
         )
         write_text(target, page)
     typer.echo(f"wrote {target}", err=is_stream(target))  # the page itself may be going to the output
+
+
+def _model_page(folder: Path, *tests: Path, label_column: str, **options: Any) -> str:
+    """The page of a classifier, tested on all samples of some tables."""
+    import numpy as np
+
+    from openauc.features import OpenSetClassifier
+    from openauc.report import classifier_report
+
+    classifier = OpenSetClassifier.load(folder)
+    wanted = None if label_column == "y_true" else label_column  # y_true is among those looked for
+    tables = [read_like_model(folder, classifier, file, label_column=wanted, embedding_column=None) for file in tests]
+    test = None
+    if tables:
+        test = (np.concatenate([one.features for one in tables]), np.concatenate([one.labels for one in tables]))
+    names = " and ".join(model_names(list(tests)))
+    return classifier_report(classifier, name=str(folder), test=test, test_name=names, **options)
 
 
 def _read_names(file: Path) -> dict[str, str]:

@@ -88,8 +88,8 @@ def rank(values: Array, k: int) -> Array:
 
 def squared_lengths(x: Array) -> Array:
     """(n, 1) sums of squares in float64."""
-    xp = x.__array_namespace__()
-    return xp.sum(x * x, axis=1, keepdims=True, dtype=xp.float64)
+    xp, x = wide(x)
+    return xp.vecdot(x, x)[:, None]
 
 
 def lengths(x: Array) -> Array:

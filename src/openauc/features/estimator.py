@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 
 from openauc._validation import UNKNOWN, check_choice, check_fraction
 from openauc.features.conformal import Calibration, benjamini_hochberg
+from openauc.features.evidence import KINDS, name_of
 from openauc.features.fitting import Fitted, Fitting
 from openauc.features.heads import HEADS, Array, Floats
 from openauc.features.scores import SCORES
@@ -199,7 +200,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ).run()
         self._take(fitted, X.dtype)
         if self.calibration == "split":
-            self._take_calibration(*self._decide(X[~kept]), "split")
+            self._take_calibration(*self._decide(X[~kept], checked=True), "split")
         else:
             self._take_calibration(*fitted.calibration, "cross")
 
@@ -217,13 +218,20 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         if isinstance(self.head, str):
             check_choice("head", self.head, HEADS)
-        elif not hasattr(self.head, "predict"):
-            raise TypeError(f"head is {self.head!r}; expected {', '.join(map(repr, HEADS))} or a classifier.")
+        elif not (hasattr(self.head, "decision_function") or hasattr(self.head, "predict_proba")):
+            raise TypeError(
+                f"head is {self.head!r}; expected {', '.join(map(repr, HEADS))}, or a classifier with a "
+                "decision_function or predict_proba."
+            )
         if isinstance(self.rejector, str):
             check_choice("rejector", self.rejector, (*REJECTORS, *SCORES))
         elif not callable(self.rejector):
             raise TypeError(f"rejector is {self.rejector!r}; expected a name, a Score or a function.")
+        elif name_of(self.rejector) in (*REJECTORS, *KINDS):
+            raise ValueError(f"the rejector has the name of one of ours, {name_of(self.rejector)!r}; rename it.")
         check_choice("calibration", self.calibration, CALIBRATIONS)
+        if self.seen_by_encoder not in (True, False, "auto"):
+            raise ValueError(f"seen_by_encoder is {self.seen_by_encoder!r}; expected True, False or 'auto'.")
         if self.max_ofpr is not None:
             check_fraction("max_ofpr", self.max_ofpr)
         if self.folds < 2:
@@ -234,8 +242,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_threshold(threshold: str | float, acceptance: float) -> None:
         if isinstance(threshold, str):
             check_choice("threshold", threshold, THRESHOLDS)
-        elif np.isnan(threshold):
-            raise ValueError("threshold is NaN; expected a number, or one of " + ", ".join(map(repr, THRESHOLDS)) + ".")
+        elif threshold is None or np.isnan(threshold):
+            expected = ", ".join(map(repr, THRESHOLDS))
+            raise ValueError(f"threshold is {threshold!r}; expected a number, or one of {expected}.")
         check_fraction("acceptance", acceptance)
 
     def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -244,8 +253,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         missing = np.array([label is None for label in given.tolist()], bool)
         present = given[~missing]
         names = present.dtype.kind in "US" or (len(present) > 0 and isinstance(present[0], str | bytes))
-        if missing.any() and not (names and self.unknown_label in (None, UNKNOWN)):
+        if missing.any() and not (names and self.unknown_label is None):
             raise ValueError(f"y is missing for sample {int(np.argmax(missing))}; every sample needs a label.")
+        if present.dtype == object and all(isinstance(label, int | np.integer) for label in present.tolist()):
+            given = present = present.astype(np.int64)
         check_classification_targets(present)
         self.unknown_label_ = "unknown" if names and self.unknown_label == UNKNOWN else self.unknown_label
         if names and not (self.unknown_label_ is None or isinstance(self.unknown_label_, str)):
@@ -272,10 +283,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"needs at least 2 classes (rows labelled {self.unknown_label_!r}, the unknown_label, are outliers)."
             )
         size = np.bincount(code)
-        if size.min() < 2:
+        smallest, count = self.classes_.tolist()[size.argmin()], size.min()
+        if count < 2:
             raise ValueError(
-                f"the class {self.classes_[size.argmin()]!r} has 1 sample; at least 2 of each class are needed, one to "
-                "learn from and one to check with. Add samples, drop the class, or label it as unknown."
+                f"the class {smallest!r} has 1 sample; at least 2 of each class are needed, one to learn from and "
+                "one to check with. Add samples, drop the class, or label it as unknown."
+            )
+        if count < 3 and self.calibration == "split":
+            raise ValueError(
+                f"the class {smallest!r} has 2 samples; calibration='split' sets one aside and needs at least 3 of "
+                "each class. Add samples, drop the class, or use calibration='cross'."
             )
 
     # Predicting
@@ -333,19 +350,23 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Known classes become 0..C-1 in the order of ``classes_``, unknown samples -1.
         """
         score, predicted = self._decide(X)
-        place = {label: index for index, label in enumerate(self.classes_.tolist())}
-        truth = [place.get(label, UNKNOWN) for label in np.asarray(y_true).tolist()]
-        return Predictions.of(truth, predicted, score)
+        return Predictions.of(self._place(y_true), predicted, score)
 
-    def _decide(self, X: ArrayLike) -> tuple[Floats, Rows]:
+    def _place(self, y: ArrayLike) -> Rows:
+        """Index of the class of each label; -1 for those that are none of ours."""
+        place = {label: index for index, label in enumerate(self.classes_.tolist())}
+        return np.array([place.get(label, UNKNOWN) for label in column_or_1d(y).tolist()], np.int64)
+
+    def _decide(self, X: ArrayLike, *, checked: bool = False) -> tuple[Floats, Rows]:
         """Score and index of the class of each sample."""
-        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._observed(X)), strict=True)
+        observed = self._observed(X, checked=checked)
+        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in observed), strict=True)
         return np.concatenate(scores), np.concatenate(predicted)
 
-    def _observed(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
-        """Scores and logits, a chunk of samples at a time."""
+    def _observed(self, X: ArrayLike, *, checked: bool = False) -> Iterator[tuple[Floats, Floats]]:
+        """Scores and logits, a chunk of samples at a time; those of fit are checked already."""
         check_is_fitted(self)
-        features: NDArray[Any] = validate_data(self, X, reset=False, dtype=[self.dtype_])
+        features = np.asarray(X if checked else validate_data(self, X, reset=False, dtype=[self.dtype_]))
         for start in range(0, len(features), CHUNK):
             yield self._observe(features[start : start + CHUNK])
 
@@ -372,8 +393,12 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             chosen["threshold"] = "acceptance"
         values = {name: getattr(self, name) if value is None else value for name, value in chosen.items()}
         self._check_threshold(values["threshold"], values["acceptance"])
-        self.set_params(**values)
-        self._set_thresholds()
+        before = {name: getattr(self, name) for name in values}
+        try:
+            self.set_params(**values)._set_thresholds()
+        except ValueError:
+            self.set_params(**before)._set_thresholds()
+            raise
         return self
 
     def calibrate(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -384,7 +409,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         score, predicted = self._decide(X)
         if y is not None:
-            known = np.isin(np.asarray(y).astype(str), self.classes_.astype(str))
+            known = self._place(y) != UNKNOWN
             if len(known) != len(score):
                 raise ValueError(f"y has {len(known)} entries but X has {len(score)}; pass one label per sample.")
             score, predicted = score[known], predicted[known]
@@ -400,7 +425,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _set_thresholds(self) -> None:
         """Thresholds, calibration groups and guarantee from the parameters and the kept scores."""
         n, n_classes = len(self.calibration_scores_), len(self.classes_)
-        fewest = smallest_sample(self.acceptance) if self.per_class else None
+        fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
         self.calibration_ = Calibration.of(
             self.calibration_scores_, self.calibration_classes_, n_classes, fewest=fewest
         )
@@ -414,7 +439,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
                     stacklevel=3,
                 )
-            elif self.per_class:
+            elif fewest is not None:
                 small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
                 self.guarantee_ += "; for the samples of each predicted class"
                 if small:
@@ -470,6 +495,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _guarantee(acceptance: float, kind: str, n: int, folds: int) -> str:
+    if acceptance == 1.0:
+        return "every sample is accepted, known or not"
     if kind == "split":
         return f"a new known sample is accepted with probability at least {acceptance:g} (split-conformal; n = {n})"
     k = min(folds, n)

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 
 from openauc._validation import UNKNOWN
 from openauc.features.base import Score
-from openauc.features.heads import Array, Floats, Head
-from openauc.features.scores import make_score
+from openauc.features.heads import Array, Floats, Head, affine
+from openauc.features.scores import SCORES, make_score
 
 FARTHEST = 8.0
 """Evidence further than this many deviations from a usual known sample says nothing more."""
@@ -63,6 +64,33 @@ class _Function(Score):
         return np.asarray(self.function(features, logits), np.float64)
 
 
+class OutlierLogit(Score):
+    """Log-odds of being one of the outliers at hand rather than a known sample, by logistic regression."""
+
+    fits = True
+    looks_at = "features"
+    formula = "log-odds of an outlier"
+    weight: NDArray[Any]
+    bias: Floats
+
+    def fit_outliers(self, features: NDArray[Any], outliers: NDArray[Any]) -> OutlierLogit:
+        """Learn from known samples and outliers, both sides of the same weight."""
+        fitted = LogisticRegression(class_weight="balanced", max_iter=200)
+        fitted.fit(np.concatenate([features, outliers]), np.arange(len(features) + len(outliers)) >= len(features))
+        self.weight, self.bias = fitted.coef_.astype(features.dtype), np.asarray(fitted.intercept_, np.float64)
+        return self
+
+    def __call__(self, features: Array, logits: Array) -> Array:
+        """(n,) scores; logits are not looked at."""
+        return affine(features, self.weight, self.bias)[:, 0]
+
+
+OUTLIERS = "outliers"
+"""Name of the score that outliers at hand add to the others."""
+KINDS: dict[str, type[Score]] = {**SCORES, OUTLIERS: OutlierLogit}
+"""All scores that an observer may hold."""
+
+
 def _new(score: Any) -> Score:
     if isinstance(score, str):
         return make_score(score)
@@ -89,9 +117,17 @@ class Observer:
 
     @classmethod
     def fit(cls, head: Head, X: NDArray[Any], y: NDArray[np.int64], scores: Sequence[Any]) -> Observer:
-        """Fit scores to a fitted head, on the samples it was fitted on."""
-        logits = head.logits(X)
-        return cls(head, {name_of(score): _new(score).fit(X, logits, y) for score in scores})
+        """Fit scores to a fitted head, on the samples it was fitted on and, with label -1, outliers."""
+        known = y != UNKNOWN
+        features, labels = X[known], y[known]
+        logits = head.logits(features)
+        fitted = {
+            name_of(score): OutlierLogit().fit_outliers(features, X[~known])
+            if name_of(score) == OUTLIERS
+            else _new(score).fit(features, logits, labels)
+            for score in scores
+        }
+        return cls(head, fitted)
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Scores (n, m), not standardised, and logits (n, C)."""
@@ -152,10 +188,13 @@ def observe_fold(
     make_head: MakeHead,
     scores: Sequence[Any],
 ) -> Fold:
-    """Fit a head and scores on the training rows, and look at the test rows."""
-    classes, y_train = np.unique(y[train], return_inverse=True)
-    head = make_head().fit(X[train], y_train, None if weight is None else weight[train])
-    raw, logits = Observer.fit(head, X[train], y_train, scores)(X[test])
+    """Fit a head and scores on the training rows, outliers (-1) among them, and look at the test rows."""
+    rows = train[y[train] != UNKNOWN]
+    classes, y_train = np.unique(y[rows], return_inverse=True)
+    head = make_head().fit(X[rows], y_train, None if weight is None else weight[rows])
+    labels = np.full(len(train), UNKNOWN)
+    labels[y[train] != UNKNOWN] = y_train
+    raw, logits = Observer.fit(head, X[train], labels, scores)(X[test])
     known = np.isin(y[test], classes)
     correct = known & (classes[logits.argmax(1)] == y[test])
     return Fold(
@@ -184,6 +223,7 @@ def observe_rest(
     scores: Sequence[Any],
 ) -> CrossFitted:
     """As :func:`observe_fold`, where both parts have all classes."""
-    head = make_head().fit(X[train], y[train], None if weight is None else weight[train])
+    rows = train[y[train] != UNKNOWN]
+    head = make_head().fit(X[rows], y[rows], None if weight is None else weight[rows])
     raw, logits = Observer.fit(head, X[train], y[train], scores)(X[test])
     return CrossFitted(raw, logits.argmax(1))

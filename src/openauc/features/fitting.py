@@ -14,10 +14,11 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from openauc._validation import UNKNOWN
-from openauc.features.evidence import CrossFitted, Fold, Observer, Scale, name_of, observe_fold, observe_rest
+from openauc.features.evidence import OUTLIERS, CrossFitted, Fold, Observer, Scale, name_of, observe_fold, observe_rest
 from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
 from openauc.features.rejector import (
     AVERAGE,
+    EVIDENCE,
     Average,
     Estimate,
     HeldOut,
@@ -35,18 +36,18 @@ Rows = NDArray[np.int64]
 Plan = tuple[Rows, Rows]
 """Rows to train on, and rows to look at."""
 
-LEFT_OUT = ("knn_50", "mahalanobis", "relative_mahalanobis", "norm", "react", "scale")
-"""Scores that are asked for by name only: twins of others on embeddings, and those for the last layer of a network."""
+LEFT_OUT = ("knn_50", "mahalanobis", "relative_mahalanobis", "vim", "fdbd", "norm", "react", "scale")
+"""Scores to ask for by name: twins of others on embeddings, slow ones, and those for a network's last layer."""
 COMPARED = tuple(name for name in SCORES if name not in LEFT_OUT)
 """Scores that held-out classes compare."""
 LENGTH = 10.0
 """Mean length that features are scaled to, so that one grid of strengths suits all encoders."""
-STRENGTH_CLASSES = 10
-"""The strength of the head is chosen on as many folds as hold out so many classes."""
+STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
+"""The strength of the head is chosen on so many folds by these scores; the first unless another is so far ahead."""
 MOST_REPEATED = 20_000
 """With more samples than this, folds are not repeated however few the classes."""
-OUTLIERS_LIKE = 50.0
-"""So many outliers weigh as much as all samples of held-out classes."""
+FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
+"""So many outliers are worth a score of their own; and so many, or more, weigh as much as all of held-out classes."""
 COLLAPSED, NEAR_PERFECT = 0.15, 0.99
 """Variance inside classes over that between them, and accuracy, that tell of an encoder trained on these samples."""
 
@@ -100,6 +101,8 @@ class Fitting:
         scale = self._scale()
         self.X, self.outliers = self.X * scale, self.outliers * scale
         scores: list[Any] = [*COMPARED, *([] if self.rejector in COMPARED or self._is_rule() else [self.rejector])]
+        if len(self.outliers) >= FEWEST_OUTLIERS and self.rejector == "learned":
+            scores.append(OUTLIERS)
         plans = self._class_plans()
         strength = self._choose_strength(plans)
         make_head = partial(self._make_head, strength)
@@ -135,7 +138,7 @@ class Fitting:
         return isinstance(self.rejector, str) and self.rejector in ("learned", "average", "selected")
 
     def _scale(self) -> float:
-        length = float(np.linalg.norm(self.X, axis=1).mean())
+        length = float(np.linalg.norm(self.X.astype(np.float64), axis=1).mean())  # squares leave float32 at 1e19
         return LENGTH / length if isinstance(self.head, str) and length > 0 else 1.0
 
     def _make_head(self, strength: float) -> Head:
@@ -144,22 +147,27 @@ class Fitting:
     def _class_plans(self) -> list[Plan]:
         """Folds without some classes; none if there are too few. Outliers stand behind the known samples."""
         if len(self.classes) < 3:
-            self.notes.append("two classes are too few to hold one out, so the fixed average of scores rejects.")
+            if self.rejector in ("learned", "selected") and self.seen_by_encoder is not True:
+                self.notes.append("two classes are too few to hold one out, so the fixed average of scores rejects.")
             return []
         repeats = 1 if len(self.y) > MOST_REPEATED else None
         splitter = PseudoUnknownSplit(self.folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
-        labels = np.concatenate([self.y, np.full(len(self.outliers), UNKNOWN)])
-        return list(splitter.split(labels, labels))
+        labels = self._with_outliers()[1]
+        order = self.rng.permutation(len(self.outliers))
+        plans = []
+        for number, (train, test) in enumerate(splitter.split(labels, labels)):
+            # Outliers to learn from, and others to look at.
+            learned = len(self.y) + np.flatnonzero(order % self.folds != number % self.folds)
+            plans.append((np.append(train, learned), np.setdiff1d(test, learned)))
+        return plans
 
     def _look(
         self, look: Callable[..., Any], plans: Sequence[Plan], make_head: Callable[[], Head], scores: Any, what: str
     ) -> list[Any]:
         """Fit a head and scores on each plan, and look."""
         start = time.perf_counter()
-        X, y, weight = self.X, self.y, self.weight
-        if len(self.outliers):
-            X, y = np.concatenate([X, self.outliers]), np.concatenate([y, np.full(len(self.outliers), UNKNOWN)])
-            weight = None if weight is None else np.concatenate([weight, np.ones(len(self.outliers))])
+        X, y = self._with_outliers()
+        weight = None if self.weight is None else np.append(self.weight, np.ones(len(self.outliers)))
         jobs = (delayed(look)(X, y, weight, *plan, make_head, scores) for plan in plans)
         found = list(Parallel(n_jobs=self.n_jobs)(jobs))
         if self.verbose and plans:
@@ -167,16 +175,17 @@ class Fitting:
         return found
 
     def _choose_strength(self, plans: Sequence[Plan]) -> float:
-        """The strength whose fixed average has the largest OpenAUC on some of the folds."""
+        """The strength with which scores of the logits do best on some of the folds; the first unless it is behind."""
         grid = HEADS[self.head].grid if isinstance(self.head, str) else (1.0,)
         if not plans or len(grid) == 1:
             return grid[0]
-        n_folds = int(np.ceil(STRENGTH_CLASSES / len(self.classes) * min(self.folds, len(self.classes))))
         values = []
         for strength in grid:
             make_head = partial(self._make_head, strength)
-            some = self._look(observe_fold, plans[:n_folds], make_head, AVERAGE, f"heads of strength {strength:g}")
-            values.append(HeldOut(some, [fold.evidence.mean(1) for fold in some]).estimate(self.max_ofpr).value)
+            some = self._look(observe_fold, plans[:STRENGTH_FOLDS], make_head, DECISIVE, f"heads ({strength:g})")
+            scores = (HeldOut(some, [fold.evidence[:, i] for fold in some]) for i in range(len(DECISIVE)))
+            values.append(max(one.estimate().value for one in scores))
+        values[0] += AHEAD
         return grid[int(np.argmax(values))]
 
     def _weighed(self, folds: Sequence[Fold]) -> list[Fold]:
@@ -186,7 +195,9 @@ class Fitting:
         heavy = []
         for fold in folds:
             played = ~fold.known & (fold.label != UNKNOWN)
-            weight = np.where(fold.label == UNKNOWN, fold.weight[played].sum() / OUTLIERS_LIKE, fold.weight)
+            here = fold.label == UNKNOWN
+            share = min(len(self.outliers) / OUTLIERS_LIKE, 1.0)
+            weight = np.where(here, share * fold.weight[played].sum() / max(here.sum(), 1), fold.weight)
             heavy.append(replace(fold, weight=weight))
         return heavy
 
@@ -195,18 +206,21 @@ class Fitting:
     ) -> tuple[Rejector, HeldOut | None, tuple[Tried, ...]]:
         wanted = "average" if not folds and self.rejector in ("learned", "selected") else self.rejector
         if not folds:
+            wanted = "max_logit" if self._is_rule() and self.seen_by_encoder is True else wanted
             return Average() if wanted == "average" else Average((name_of(wanted),)), None, ()
         start = time.perf_counter()
-        held = {name: HeldOut(folds, [fold.evidence[:, i] for fold in folds]) for i, name in enumerate(names)}
-        rules: dict[str, Rejector] = {name: Average((name,)) for name in names}
+        single = {name: column for column, name in enumerate(names) if name != OUTLIERS}
+        held = {name: HeldOut(folds, [fold.evidence[:, i] for fold in folds]) for name, i in single.items()}
+        rules: dict[str, Rejector] = {name: Average((name,)) for name in single}
         rules["average"] = Average()
         averaged = of_columns(folds, names, AVERAGE)
         held["average"] = HeldOut(folds, [fold.evidence.mean(1) for fold in averaged])
         if wanted == "learned":
             # Folds of the report are learned from the others; the rejector in use from all of them.
             seed = self.rng.randint(2**31)
-            looked_at = of_columns(folds, names, Learned.names)
-            learn = partial(Learned.learn, n_classes=len(self.classes), max_ofpr=self.max_ofpr, seed=seed)
+            used = (*EVIDENCE, OUTLIERS) if OUTLIERS in names else EVIDENCE
+            looked_at = of_columns(folds, names, used)
+            learn = partial(Learned.learn, n_classes=len(self.classes), max_ofpr=self.max_ofpr, seed=seed, names=used)
             held["learned"] = held_out_scores(looked_at, learn)
             rules["learned"] = learn(looked_at)
         estimates = {name: scores.estimate(self.max_ofpr) for name, scores in held.items()}
@@ -226,11 +240,10 @@ class Fitting:
             return max((name for name in estimates if name in SCORES), key=lambda name: estimates[name].value)
         if wanted == "learned":
             for other in ("average", "max_logit"):
-                if worse_by_far(estimates["learned"], estimates[other]):
-                    self.notes.append(
-                        f"on held-out classes the learned rejector is below {other} by more than chance, so {other} "
-                        "rejects."
-                    )
+                # A part of the curve tells of fewer samples, and what is learned for it is no surer than the average.
+                errors = 2.0 if self.max_ofpr is None else 0.0
+                if worse_by_far(estimates["learned"], estimates[other], errors):
+                    self.notes.append(f"on held-out classes the learned rejector is below {other}, so {other} rejects.")
                     return other
         return str(wanted)
 
@@ -255,7 +268,8 @@ class Fitting:
     def _cross_fit(self, make_head: Callable[[], Head], scores: Sequence[Any]) -> CrossFitted:
         """Every known sample as a head sees it that was not trained on it."""
         part = np.floor(rank_within(self.y, self.rng) * self.folds).astype(int)
-        plans = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in np.unique(part)]
+        outliers = len(self.y) + np.arange(len(self.outliers))
+        plans = [(np.append(np.flatnonzero(part != k), outliers), np.flatnonzero(part == k)) for k in np.unique(part)]
         found = self._look(observe_rest, plans, make_head, scores, "heads without some samples")
         raw, predicted = np.empty((len(self.y), len(scores))), np.empty(len(self.y), np.int64)
         for (_, rows), seen in zip(plans, found, strict=True):
@@ -268,7 +282,11 @@ class Fitting:
             head.adopt(self.classes)
         else:
             head.fit(self.X, self.y, self.weight)
-        return Observer.fit(head, self.X, self.y, scores)
+        return Observer.fit(head, *self._with_outliers(), scores)
+
+    def _with_outliers(self) -> tuple[NDArray[Any], Rows]:
+        """Known samples and, behind them and with label -1, outliers."""
+        return np.concatenate([self.X, self.outliers]), np.append(self.y, np.full(len(self.outliers), UNKNOWN))
 
 
 def _spread_ratio(X: NDArray[Any], y: Rows) -> float:

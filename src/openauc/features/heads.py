@@ -27,7 +27,7 @@ class Head:
     """What every head offers."""
 
     grid: ClassVar[tuple[float, ...]] = (1.0,)
-    """Strengths to choose from; the first is taken where nothing tells them apart."""
+    """Strengths to choose from; the first is taken unless another is clearly better."""
 
     def __init__(self, strength: float = 1.0) -> None:
         self.strength = strength
@@ -58,7 +58,7 @@ class LogisticHead(Head):
 
     def logits(self, X: Array) -> Array:
         """One product with the weights."""
-        return _affine(X, self.weight, self.bias)
+        return affine(X, self.weight, self.bias)
 
 
 class ClassMeanHead(Head):
@@ -81,8 +81,9 @@ class ClassMeanHead(Head):
     def logits(self, X: Array) -> Array:
         """Minus half the squared distances to the means, scaled."""
         xp = X.__array_namespace__()
-        half_squares = xp.astype(xp.sum(X**2, axis=1, keepdims=True), xp.float64) / 2
-        return self.scale * (_affine(X, self.means, -(self.means**2).sum(1) / 2) - half_squares)
+        X, means = xp.astype(X, xp.float64), self.means.astype(np.float64)  # of near points, the terms cancel
+        half_squares = xp.sum(X * X, axis=1, keepdims=True) / 2
+        return self.scale * (affine(X, means, -(means**2).sum(1) / 2) - half_squares)
 
 
 class MLPHead(Head):
@@ -109,7 +110,7 @@ class MLPHead(Head):
         """Of the output layer, before the softmax."""
         xp = X.__array_namespace__()
         hidden = xp.matmul(X, xp.asarray(self.hidden_weight.T)) + xp.asarray(self.hidden_bias)
-        return _affine(xp.where(hidden > 0, hidden, xp.zeros_like(hidden)), self.weight, self.bias)
+        return affine(xp.where(hidden > 0, hidden, xp.zeros_like(hidden)), self.weight, self.bias)
 
 
 class EstimatorHead(Head):
@@ -157,17 +158,25 @@ class EstimatorHead(Head):
                 values = np.stack([-values / 2, values / 2], 1)
         else:
             values = np.log(np.maximum(np.asarray(self.fitted.predict_proba(X), np.float64), 1e-30))
+        if values.shape[1] != len(self.order):
+            raise ValueError(
+                f"{type(self.fitted).__name__} gives {values.shape[1]} decision values for {len(self.order)} classes; "
+                "it must give one for each class (decision_function_shape='ovr')."
+            )
         return values[:, self.order]
 
     def as_linear(self) -> LogisticHead:
         """The same logits as one product with weights, for those estimators whose logits are."""
         weight, bias = getattr(self.fitted, "coef_", None), getattr(self.fitted, "intercept_", None)
-        if weight is None or bias is None or np.ndim(weight) != 2 or not hasattr(self.fitted, "decision_function"):
+        pairwise = hasattr(self.fitted, "dual_coef_")  # of support vector machines: weights of pairs of classes
+        linear = hasattr(self.fitted, "decision_function") and not pairwise
+        if weight is None or bias is None or np.ndim(weight) not in (1, 2) or not linear:
             raise ValueError(
                 f"a head of the type {type(self.fitted).__name__} cannot be written as arrays; use head='logistic', "
                 "'class_mean' or 'mlp', or a linear classifier of scikit-learn."
             )
         head = LogisticHead()
+        weight = np.atleast_2d(weight)  # RidgeClassifier has one row for two classes
         weight, bias = _columns_of(weight, np.broadcast_to(bias, len(weight)), np.dtype(np.float64))
         head.weight, head.bias = weight[self.order], bias[self.order]
         return head
@@ -193,7 +202,7 @@ def _columns_of(weight: Any, bias: Any, dtype: np.dtype[Any]) -> tuple[NDArray[A
     return np.ascontiguousarray(weight, dtype), np.ascontiguousarray(bias, dtype)
 
 
-def _affine(X: Array, weight: NDArray[Any], bias: NDArray[Any]) -> Array:
+def affine(X: Array, weight: NDArray[Any], bias: NDArray[Any]) -> Array:
     """``X @ weight.T + bias`` in float64, multiplied in the precision of X."""
     xp = X.__array_namespace__()
     product = xp.matmul(X, xp.astype(xp.asarray(np.ascontiguousarray(weight.T)), X.dtype))

@@ -118,6 +118,10 @@ class GEN(Score):
     def __call__(self, features: Any, logits: Any) -> Floats:
         """(n,) scores; features are not looked at."""
         xp, z = wide(logits)
-        probability = top(xp.exp(log_softmax(z)), self.classes)
-        scores: Floats = xp.sum(xp.pow(probability * (1 - probability), self.gamma), axis=1)
+        probability = xp.exp(log_softmax(z))
+        # The rest beside one near 1 is the sum of all others: 1 - p would be rounding, which the power magnifies.
+        others = xp.sum(xp.where(probability > 0.5, xp.zeros_like(z), probability), axis=1, keepdims=True)
+        probability = top(probability, self.classes)
+        rest = xp.where(probability > 0.5, others, 1 - probability)
+        scores: Floats = xp.sum(xp.pow(probability * rest, self.gamma), axis=1)
         return scores

@@ -81,38 +81,57 @@ class Learned(Rejector):
         C, the number of known classes.
     max_ofpr
         Learn to rank the unknown samples that come first, up to this share of them.
+    names
+        Scores it looks at.
     """
 
-    names = EVIDENCE
     title = "learned"
+    weight: Floats
 
-    def __init__(self, n_classes: int, max_ofpr: float | None = None) -> None:
+    def __init__(self, n_classes: int, max_ofpr: float | None = None, names: Sequence[str] = EVIDENCE) -> None:
+        self.names = tuple(names)
         self.average_weight = HALF_AT / (HALF_AT + n_classes)
         self.max_ofpr = max_ofpr
 
     @classmethod
-    def learn(cls, folds: Sequence[Fold], *, n_classes: int, max_ofpr: float | None, seed: int) -> Learned:
+    def learn(
+        cls,
+        folds: Sequence[Fold],
+        *,
+        n_classes: int,
+        max_ofpr: float | None = None,
+        seed: int = 0,
+        names: Sequence[str] = EVIDENCE,
+    ) -> Learned:
         """Learned from folds whose evidence has the columns ``names``."""
-        return cls(n_classes, max_ofpr)._learn(*_examples(folds, np.random.RandomState(seed)))
+        return cls(n_classes, max_ofpr, names)._learn(*_examples(folds, np.random.RandomState(seed)))
 
     def _learn(self, evidence: Floats, unknown: NDArray[np.bool_], weight: Floats) -> Learned:
         self._fit(evidence, unknown, weight)
         if self.max_ofpr is not None:
-            # Which pairs count depends on the ranking itself: the unknown samples that look most known.
-            for _ in range(3):
+            # Which pairs count depends on the ranking itself: the unknown samples that look most known. A step may
+            # overshoot, so that others do then: the best one counts.
+            best, kept = -1.0, self.weight
+            for _ in range(4):
                 score = self._additive(evidence)
+                value = _partial(score[~unknown], score[unknown], self.max_ofpr)
+                best, kept = (value, self.weight) if value > best else (best, kept)
                 last = np.quantile(score[unknown], min(1.0, 2.0 * self.max_ofpr))
                 self._fit(evidence, unknown, np.where(unknown & (score > last), 0.05 * weight, weight))
+            self.weight = kept
         known = evidence[~unknown]
         self.learned_scale = _moments(self._additive(known))
         self.average_scale = _moments(self._average(known))
         return self
 
     def _fit(self, evidence: Floats, unknown: NDArray[np.bool_], weight: Floats) -> None:
+        if unknown.all() or not unknown.any():  # no known sample was classified correctly
+            self.weight = np.zeros(evidence.shape[1] * (1 + len(KNOTS)))
+            return
         total = np.where(unknown, weight[unknown].sum(), weight[~unknown].sum())
         model = LogisticRegression(C=RIDGE, solver="newton-cholesky", max_iter=50)
         model.fit(_hinges(evidence), unknown, sample_weight=weight / total * len(weight) / 2)
-        self.weight: Floats = model.coef_[0]
+        self.weight = model.coef_[0]
 
     def _additive(self, evidence: Array) -> Array:
         xp = evidence.__array_namespace__()
@@ -155,7 +174,7 @@ def _hinges(evidence: Array) -> Array:
 
 
 def _moments(values: Floats) -> tuple[float, float]:
-    return float(values.mean()), float(values.std()) or 1.0
+    return (float(values.mean()), float(values.std()) or 1.0) if len(values) else (0.0, 1.0)
 
 
 def _examples(folds: Sequence[Fold], rng: np.random.RandomState) -> tuple[Floats, NDArray[np.bool_], Floats]:
@@ -189,15 +208,15 @@ class HeldOut:
         """(Partial) OpenAUC, each held-out class an observation: samples of one class are alike."""
         values, weights, labels = [], [], []
         for fold, score in zip(self.folds, self.scores, strict=True):
-            values.append(fold.pair_values(score))
-            weights.append(_counted(score[~fold.known], max_ofpr))
-            labels.append(fold.label[~fold.known])
+            real = fold.label[~fold.known] >= 0  # outliers are in every fold, and belong to no class
+            values.append(fold.pair_values(score)[real])
+            weights.append(_counted(score[~fold.known][real], max_ofpr))
+            labels.append(fold.label[~fold.known][real])
         value, weight, label = (np.concatenate(parts) for parts in (values, weights, labels))
-        real = label >= 0  # outliers are in every fold, and belong to no class
-        code = np.unique(label[real], return_inverse=True)[1]
-        sums = np.bincount(code, weight[real])
-        mean = float(np.average(value[real], weights=weight[real]))
-        deviations = np.bincount(code, weight[real] * (value[real] - mean)) / sums.sum()
+        code = np.unique(label, return_inverse=True)[1]
+        sums = np.bincount(code, weight)
+        mean = float(np.average(value, weights=weight))
+        deviations = np.bincount(code, weight * (value - mean)) / sums.sum()
         n = len(sums)
         error = float(np.sqrt((deviations**2).sum() * n / (n - 1))) if n > 1 else np.inf
         half = float(student.ppf(0.5 + level / 2, max(n - 1, 1))) * error
@@ -211,6 +230,12 @@ def _counted(unknown: Floats, max_ofpr: float | None) -> Floats:
     rank = np.empty(len(unknown))
     rank[np.argsort(unknown, kind="stable")] = np.arange(len(unknown))
     return np.clip(max_ofpr * len(unknown) - rank, 0.0, 1.0)
+
+
+def _partial(known: Floats, unknown: Floats, max_ofpr: float) -> float:
+    """Share of pairs in order, of the lowest-scored unknown samples up to a share of them."""
+    below = np.searchsorted(np.sort(known), unknown) / max(len(known), 1)
+    return float(np.average(below, weights=_counted(unknown, max_ofpr)))
 
 
 def worse_by_far(one: Estimate, other: Estimate, errors: float = 2.0) -> bool:

@@ -46,7 +46,7 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
     >>> y = np.repeat([0, 1, 2, 3], 4)
     >>> train, test = next(PseudoUnknownSplit(2, random_state=0).split(np.zeros((16, 1)), y))
     >>> len(np.unique(y[train])), np.bincount(y[test]).tolist()
-    (2, [1, 1, 4, 4])
+    (2, [1, 4, 4, 1])
     """
 
     def __init__(
@@ -78,7 +78,8 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
             shuffled = rng.permutation(len(classes))
             for fold in range(n_folds):
                 held = outlier | np.isin(labels, classes[shuffled[fold::n_folds]])
-                tested = held | (rank_within(labels, rng) < share) & ~held
+                rank = rank_within(labels, rng)
+                tested = held | (rank < share) & ~_last_of(labels, rank)
                 yield np.flatnonzero(~tested), np.flatnonzero(tested)
 
     def get_n_splits(self, X: Any = None, y: ArrayLike | None = None, groups: Any = None) -> int:
@@ -100,6 +101,8 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
             )
         if self.n_splits < 2:
             raise ValueError(f"n_splits is {self.n_splits}; expected at least 2.")
+        if self.n_repeats is not None and self.n_repeats < 1:
+            raise ValueError(f"n_repeats is {self.n_repeats}; expected at least 1, or None.")
         n_folds = min(self.n_splits, n_classes)
         while n_classes - -(-n_classes // n_folds) < 2:
             n_folds += 1
@@ -119,3 +122,11 @@ def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.
     rank = np.empty(len(labels))
     rank[order] = np.arange(len(labels)) - np.repeat(start, size)
     return np.where(size[code] > 1, rank / size[code], 1.0)
+
+
+def _last_of(labels: NDArray[Any], rank: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The sample of each class with the last rank, which stays to train on whatever the share."""
+    last = np.zeros(len(labels), bool)
+    order = np.lexsort((rank, np.unique(labels, return_inverse=True)[1]))
+    last[order[np.append(labels[order][1:] != labels[order][:-1], True)]] = True
+    return last

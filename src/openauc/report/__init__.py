@@ -9,7 +9,8 @@ smaller (490 kB against 832 kB for Vega, Vega-Lite and Vega-Embed).
 All numbers are computed here in Python. The scripts look them up, and never derive a metric.
 """
 
+from openauc.report.classifier import classifier_report
 from openauc.report.predictions import predictions_report
 from openauc.report.store import store_report, write_report
 
-__all__ = ["predictions_report", "store_report", "write_report"]
+__all__ = ["classifier_report", "predictions_report", "store_report", "write_report"]

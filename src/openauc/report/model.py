@@ -67,11 +67,12 @@ def model_data(
     level: float = 0.95,
     n_replicates: int = REPLICATES,
     seed: int = 0,
+    thresholds: Mapping[str, float] | None = None,
 ) -> ModelData:
-    """All numbers of one model."""
+    """All numbers of one model; ``thresholds`` are further ones to jump to, and the first of them where it begins."""
     samples, ranking, coded = model.samples, model.ranking, model.coded
     evaluation = evaluate_model(model, metrics, level, seed, n_replicates)
-    presets = _presets(samples, evaluation)
+    presets = {**(thresholds or {}), **_presets(samples, evaluation)}
     # The column that decides alike: the largest threshold of the table up to the one wanted.
     wanted = {key: int(np.searchsorted(ranking.threshold, t, side="right")) - 1 for key, t in presets.items()}
     columns = slider_columns(ranking.table.known, ranking.table.unknown, list(wanted.values()))

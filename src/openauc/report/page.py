@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,13 +17,14 @@ N_COLORS = 12
 """Accent colours of the style sheet; further models and methods begin again."""
 
 
-def render(template: str, data: Mapping[str, Any], /, **context: Any) -> str:
+def render(template: str, data: Mapping[str, Any], /, *, parts: Sequence[str] = (), **context: Any) -> str:
     """The page of ``TEMPLATE.html`` and its script ``TEMPLATE.js``.
 
     ``data`` is what the script reads, any names inside being no more than names; ``context`` is what the template says.
+    ``parts`` are other templates that this one shows too: their scripts come first.
     The page's policy allows the scripts named here, by their hash, and no request at all.
     """
-    scripts = [_asset(file) for file in (*LIBRARIES, "charts.js", f"{template}.js")]
+    scripts = [_asset(file) for file in (*LIBRARIES, "charts.js", *(f"{name}.js" for name in (*parts, template)))]
     return (
         _environment()
         .get_template(f"{template}.html")

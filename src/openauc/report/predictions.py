@@ -16,13 +16,14 @@ from openauc.intervals import REPLICATES, seed_of
 from openauc.metrics._kernel import read_samples
 from openauc.metrics.counts import RankedModel
 from openauc.metrics.ranking import Ties, auroc_of, warn_if_reversed
-from openauc.metrics.table import standard_metrics
+from openauc.metrics.table import METRICS, Metric, standard_metrics
 from openauc.predictions import Predictions
 from openauc.report import words
 from openauc.report.model import Names, model_data
 from openauc.report.page import render
 from openauc.uncertainty import compare_models, require_same_samples
 
+TEMPLATE = "predictions"
 COMPARED = ("openauc", "partial_openauc", "auroc", "closed_set_accuracy")
 
 
@@ -67,9 +68,35 @@ def predictions_report(
     >>> page[:15], "mine reaches an OpenAUC of" in page
     ('<!doctype html>', True)
     """
+    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
+    data, context = page_of(
+        models,
+        class_names=class_names,
+        origins=origins,
+        metrics=metrics,
+        level=level,
+        rng=rng,
+        n_replicates=n_replicates,
+        unknown_label=unknown_label,
+    )
+    return render(TEMPLATE, {**data, "flipped": flipped}, **context, command=command)
+
+
+def page_of(
+    models: Mapping[str, Predictions],
+    *,
+    class_names: Mapping[str, str] | None = None,
+    origins: Mapping[str, ArrayLike] | None = None,
+    metrics: Mapping[str, Metric] = METRICS,
+    level: float = 0.95,
+    rng: int = 0,
+    n_replicates: int | None = None,
+    unknown_label: Label = UNKNOWN,
+    thresholds: Mapping[str, float] | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What script and template of :func:`predictions_report` read; ``thresholds`` are further ones to jump to."""
     if not models:
         raise ValueError("there is nothing to report; pass the predictions of at least one model, by name.")
-    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     seed, replicates = seed_of(rng), REPLICATES if n_replicates is None else n_replicates
     made = []
     for name, predictions in models.items():
@@ -80,7 +107,14 @@ def predictions_report(
         with ThreadPoolExecutor(1) as other:  # numpy and the compiled loops release the interpreter lock
             audited = other.submit(_audited, model)
             evaluation, numbers = model_data(
-                name, model, names=names, metrics=metrics, level=level, n_replicates=replicates, seed=seed
+                name,
+                model,
+                names=names,
+                metrics=metrics,
+                level=level,
+                n_replicates=replicates,
+                seed=seed,
+                thresholds=thresholds,
             )
         made.append((_Told(name, evaluation, words.losses(evaluation), *audited.result()), numbers, model))
     made.sort(key=lambda one: -one[0].evaluation.openauc)
@@ -95,20 +129,17 @@ def predictions_report(
         else:
             compared = {name: metrics[name] for name in COMPARED if name in metrics}
             comparison = compare_models(ranked, tuple(evaluations), compared, None, level, seed, replicates)
-    return render(
-        "predictions",
-        {"models": data, "stories": [model.changes for model in told], "flipped": flipped, "level": level},
-        headline=words.headline(evaluations, comparison),
-        meaning=words.meaning(evaluations),
-        models=told,
-        metrics=metrics,
-        comparison=comparison,
-        obstacle=obstacle,
-        level=level,
-        replicates=replicates,
-        environment=environment(),
-        command=command,
-    )
+    return {"models": data, "stories": [model.changes for model in told], "flipped": False, "level": level}, {
+        "headline": words.headline(evaluations, comparison),
+        "meaning": words.meaning(evaluations),
+        "models": told,
+        "metrics": metrics,
+        "comparison": comparison,
+        "obstacle": obstacle,
+        "level": level,
+        "replicates": replicates,
+        "environment": environment(),
+    }
 
 
 class _Told(NamedTuple):

@@ -9,11 +9,6 @@ let active = 0;
 let position = models[0].start;
 const moving = {}; // chart -> function that moves its marks to the position
 
-const finite = (t) => (typeof t === "string" ? (t === "inf" ? Infinity : -Infinity) : t);
-const written = (t) => (typeof t === "string" ? `float("${t}")` : String(t));
-const exact = (t) => (typeof t === "string" ? readable(t) : String(t).replace("-", "−"));
-const readable = (t) => (typeof t === "string" ? (t === "inf" ? "∞" : "−∞") : String(Number(t.toPrecision(6))).replace("-", "−"));
-
 // --- curves of all models ----------------------------------------------------------------------------------
 
 function curves(id, key, area, xLabel, yLabel) {
@@ -52,40 +47,11 @@ curves("roc", "roc", "auroc", "known samples rejected", "unknown samples rejecte
 
 chart("scores", (width) => {
   const { edges, right, wrong, unknown } = models[active].histogram;
-  const bars = (heights, base, sign) => heights.map((h, i) => ({ x1: edges[i], x2: edges[i + 1], y1: sign * base[i], y2: sign * (base[i] + h) }));
-  const zero = right.map(() => 0);
-  const options = (fill) => ({ x1: "x1", x2: "x2", y1: "y1", y2: "y2", fill, insetLeft: 0.5, insetRight: 0.5 });
-  const known = right.map((h, i) => h + wrong[i]);
-  const top = d3.max(known), bottom = d3.max(unknown);
-  const emptier = (heights) => (d3.sum(heights.slice(0, 20)) <= d3.sum(heights.slice(-20)) ? "start" : "end");
-  const label = (text, y, fill, dy, anchor) => Plot.text([text], { x: anchor === "end" ? edges.at(-1) : edges[0], y, text: (d) => d, fill, dy, textAnchor: anchor, fontSize: 13, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 });
-  const figure = Plot.plot({
-    width, height: 330, marginLeft: 44, marginTop: 22, marginBottom: 40, style: STYLE,
-    ariaLabel: "Histogram of open-set scores", ariaDescription: "Known samples above the axis, unknown samples below it; a line marks the threshold.",
-    x: { label: flipped ? "open-set score, minus the confidence" : "open-set score", labelAnchor: "center", labelArrow: "none", tickSize: 0, domain: [edges[0], edges.at(-1)] },
-    y: { label: null, tickSize: 0, tickFormat: (v) => `${Math.abs(Math.round(1000 * v) / 10)} %`, domain: [-1.12 * bottom, 1.12 * top], ticks: 6 },
-    marks: [
-      Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 6 }),
-      Plot.rect(bars(right, zero, 1), options("var(--right)")),
-      Plot.rect(bars(wrong, right, 1), options("var(--wrong)")),
-      Plot.rect(bars(unknown, zero, -1), options("var(--unknown)")),
-      Plot.ruleY([0], { stroke: "var(--soft)" }),
-      label("known, class right", 1.12 * top, "var(--right)", 8, emptier(known)),
-      label("known, class wrong", 1.12 * top, "var(--wrong)", 26, emptier(known)),
-      label("unknown", -1.12 * bottom, "var(--unknown)", -8, emptier(unknown)),
-    ],
-  });
-  const move = cursor(figure, color(active));
-  const x = figure.scale("x");
-  const side = (text, anchor) => d3.select(figure).append("text").text(text).attr("y", 12).attr("text-anchor", anchor).attr("fill", "var(--soft)").attr("font-size", 12);
-  const accepted = side("← accepted", "end"), rejected = side("rejected →", "start");
-  moving.scores = () => {
-    const at = finite(models[active].sweep.threshold[position]);
-    move(at, null);
-    const left = x.apply(Math.min(Math.max(at, edges[0]), edges.at(-1)));
-    accepted.attr("x", left - 6).attr("visibility", left > 112 ? "visible" : "hidden");
-    rejected.attr("x", left + 6).attr("visibility", left < width - 90 ? "visible" : "hidden");
-  };
+  const { figure, moveTo } = scoreBars(width, edges, [
+    { name: "known, class right", heights: right, fill: "var(--right)" },
+    { name: "known, class wrong", heights: wrong, fill: "var(--wrong)" },
+  ], { name: "unknown", heights: unknown, fill: "var(--unknown)" }, flipped ? "open-set score, minus the confidence" : "open-set score", color(active));
+  moving.scores = () => moveTo(finite(models[active].sweep.threshold[position]));
   moving.scores();
   return figure;
 });
@@ -188,26 +154,6 @@ stories.forEach((ofModel, i) => ofModel.forEach((changes, j) => chart(`story-${i
 
 // --- tables ----------------------------------------------------------------------------------------------------
 
-function cell(row, text, kind = "n") {
-  const td = row.insertCell();
-  td.className = kind;
-  td.textContent = text;
-  return td;
-}
-
-// A share as a bar and a number; returns a function that sets it.
-function bar(row) {
-  const td = cell(row, "");
-  const fill = document.createElement("i"), track = document.createElement("span"), number = document.createElement("span");
-  track.className = "bar";
-  track.append(fill);
-  td.append(track, number);
-  return (value) => {
-    fill.style.width = `${100 * value}%`;
-    number.textContent = percent(value);
-  };
-}
-
 const totals = (steps) => steps.map((row) => d3.cumsum(row));
 let tables = () => {};
 
@@ -293,7 +239,7 @@ function move() {
   const [sentence, code] = rule(t);
   $("rule").textContent = sentence;
   $("code").textContent = `from openauc import decide\n\n${code}`;
-  for (const button of $("presets").children) button.setAttribute("aria-pressed", presets[button.dataset.key] === position);
+  pressed($("presets"), presets, position);
   for (const moveMarks of Object.values(moving)) moveMarks();
   drawFate();
   tables();
@@ -306,14 +252,7 @@ function choose(index) {
   document.documentElement.style.setProperty("--accent", color(index));
   slider.max = model.sweep.threshold.length - 1;
   position = model.start;
-  $("presets").replaceChildren(...Object.entries(model.presets).map(([key, at]) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.dataset.key = key;
-    button.textContent = key;
-    button.addEventListener("click", () => { position = at; move(); });
-    return button;
-  }));
+  jumps($("presets"), model.presets, (at) => { position = at; move(); });
   for (const part of document.querySelectorAll(".audit")) part.hidden = Number(part.dataset.model) !== index;
   fillTables();
   for (const draw of drawn.values()) draw();
@@ -322,16 +261,5 @@ function choose(index) {
 
 slider.addEventListener("input", () => { position = Number(slider.value); move(); });
 for (const radio of document.querySelectorAll("input[name=model]")) radio.addEventListener("change", () => choose(Number(radio.value)));
-$("copy").addEventListener("click", async () => {
-  const range = document.createRange();
-  range.selectNodeContents($("code"));
-  getSelection().removeAllRanges();
-  getSelection().addRange(range);
-  try {
-    await navigator.clipboard.writeText($("code").textContent);
-    $("copy").textContent = "Copied";
-  } catch {
-    $("copy").textContent = "Selected: press Ctrl+C"; // a page from disk may not be allowed to
-  }
-});
+copies($("copy"), $("code"));
 choose(0);

@@ -1,0 +1,271 @@
+"""openauc fit, and what predict and report do with its model, through the real command line."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from openauc import Predictions, evaluate
+from openauc.cli import app
+from openauc.commands import fit as command
+from openauc.features import OpenSetClassifier
+from openauc.features.files import JSON
+from openauc.features.tables import MODEL, Source
+from openauc.predictions import read_columns
+
+NAMES = np.array(["ant", "bee", "cat", "dog", "elk", "fox", "gnu"])
+QUICK = ("--rejector", "max_logit", "--folds", 2)
+
+
+def run(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output + result.stderr + repr(result.exception)
+    return result.stdout if code == 0 else result.stderr
+
+
+def table(path: Path, known: int, seed: int = 0, **more: list) -> Path:
+    """Samples of the first classes."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(known), 40)
+    X = (5 * np.eye(8)[y] + rng.normal(size=(len(y), 8))).astype(np.float32)
+    columns = {"text": [f"{i}, a row" for i in range(len(y))], "intent": NAMES[y].tolist(), "embedding": list(X)}
+    schema_says = {"openauc.encoder": "minilm"}
+    pq.write_table(pa.table(columns | more).replace_schema_metadata(schema_says), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with train.parquet, test.parquet and a model; and what fitting said."""
+    folder = tmp_path_factory.mktemp("fit")
+    table(folder / "train.parquet", 5)
+    table(folder / "test.parquet", 7, seed=1)
+    return folder, run("fit", folder / "train.parquet", "-o", folder / "model")
+
+
+def test_fitting_says_what_it_read_tried_chose_and_promises(fitted: tuple[Path, str]) -> None:
+    folder, said = fitted
+    model = OpenSetClassifier.load(folder / "model")
+    lines = said.splitlines()
+    assert lines[0].startswith(
+        f"{folder / 'train.parquet'}: 200 samples, 8 features (column embedding, encoder minilm)"
+    )
+    for tried in model.report_.tried:
+        (line,) = (line for line in lines if re.match(rf"[ *]+{tried.name} ", line))
+        assert f"{tried.openauc:.4f}" in line
+        assert ("*" in line) == (tried.name == model.report_.chosen)
+    assert model.report_.expected is not None
+    together = " ".join(said.split())
+    assert f"expected OpenAUC {model.report_.expected.openauc:.4f} (" in together
+    assert f"accuracy {model.report_.accuracy:.4f}" in together
+    assert model.guarantee_ in together
+    assert f"openauc predict {folder / 'model'} new.parquet" in said
+    assert Source.load(folder / "model") == Source(features=("embedding",), label="intent", encoder="minilm")
+    assert MODEL == JSON
+
+
+def test_the_same_seed_gives_the_same_model(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    assert run("fit", folder / "train.parquet", "-o", tmp_path / "m", "--quiet") == ""
+    one, other = (OpenSetClassifier.load(place) for place in (folder / "model", tmp_path / "m"))
+    np.testing.assert_array_equal(one.thresholds_, other.thresholds_)
+    assert one.report_ == other.report_
+
+
+def test_options_reach_the_model(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    train = fitted[0] / "train.parquet"
+    words = ("--acceptance", 0.8, "--per-class", "--calibration", "split", "--head", "class_mean", "--seed", 3)
+    run("fit", train, *QUICK, *words, "--max-ofpr", 0.5, "--unknown-label", "elk", "-o", tmp_path / "m", "--jobs", 1)
+    model = OpenSetClassifier.load(tmp_path / "m")
+    found = model.get_params()
+    expected = {"acceptance": 0.8, "per_class": True, "calibration": "split", "head": "class_mean", "random_state": 3}
+    assert {name: found[name] for name in expected} == expected
+    assert (found["folds"], found["rejector"], found["max_ofpr"]) == (2, "max_logit", 0.5)
+    assert model.classes_.tolist() == ["ant", "bee", "cat", "dog"]
+    assert (model.unknown_label_, model.report_.n_outliers) == ("elk", 40)
+    said = run("fit", train, *QUICK, "--threshold", "1.5", "-o", tmp_path / "m")
+    assert OpenSetClassifier.load(tmp_path / "m").thresholds_.tolist() == [1.5] * 5
+    assert "none; the threshold was given" in said
+    run("fit", train, *QUICK, "--threshold", "cost", "--cost", "known_rejected=1000", "-o", tmp_path / "m")
+    costly = OpenSetClassifier.load(tmp_path / "m").thresholds_[0]
+    run("fit", train, *QUICK, "--threshold", "cost", "--cost", "unknown_accepted=1000", "-o", tmp_path / "m")
+    assert OpenSetClassifier.load(tmp_path / "m").thresholds_[0] < costly
+
+
+def test_columns_of_numbers_from_csv_to_decisions(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([3, 5, 9], 30)
+    X = 4 * np.eye(3)[np.repeat([0, 1, 2], 30)] + rng.normal(size=(90, 3))
+    lines = [
+        f"{i},{a:.4f},{b:.4f},note {i},{c:.4f},{label}" for i, ((a, b, c), label) in enumerate(zip(X, y, strict=True))
+    ]
+    (tmp_path / "train.csv").write_text("\n".join(["id,a,b,note,c,y", *lines]))
+    said = run("fit", tmp_path / "train.csv", *QUICK, "-o", tmp_path / "m")
+    assert "3 features (columns a, b, c), labels in column y" in said
+    assert "left out, as they are no numbers or count the rows: 'id', 'note'" in said
+    (tmp_path / "new.csv").write_text("c,extra,b,a,note\n0,7,0,4,\n1.3,7,1.3,1.3,between\n")
+    assert "2 rows" in run("predict", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "d.csv")
+    decided = (tmp_path / "d.csv").read_text().splitlines()
+    assert decided[0] == "extra,note,prediction,y_pred,open_score,p_value"
+    assert decided[1].startswith("7,,3,3,")
+    assert decided[2].startswith("7,between,-1,")
+
+
+def test_also_as_onnx(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    pytest.importorskip("ndonnx")
+    out = tmp_path / "m.onnx"
+    assert str(out) in run("fit", fitted[0] / "train.parquet", *QUICK, "-o", tmp_path / "m", "--onnx", out)
+    assert out.stat().st_size > 0
+
+
+def test_a_note_is_told_once_and_other_warnings_stay(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 30)
+    X = 5 * np.eye(8)[y] + 0.01 * rng.normal(size=(120, 8))
+    X[0] = 0
+    np.savez(tmp_path / "seen.npz", X=X, y=y)
+    result = CliRunner().invoke(app, ["fit", str(tmp_path / "seen.npz"), "-o", str(tmp_path / "m")])
+    assert result.exit_code == 0, result.output
+    assert "separated almost perfectly" in " ".join(result.stdout.split())
+    assert "almost perfectly" not in result.stderr
+    assert "rows of X are all zero" in result.stderr
+    quiet = CliRunner().invoke(app, ["fit", str(tmp_path / "seen.npz"), "-o", str(tmp_path / "m"), "--quiet"])
+    assert "separated almost perfectly" in quiet.stderr
+
+
+def test_on_a_terminal_the_stages_are_shown(fitted: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Terminal(Console):
+        is_terminal = True
+
+        def status(self, status, **options):
+            found = super().status(status, **options)
+            monkeypatch.setattr(found, "update", shown.append)
+            return found
+
+    monkeypatch.setattr("rich.console.Console", Terminal)
+    with command._stages(quiet=False) as status:
+        assert status is not None
+        print("5 heads: 0.1 s")
+    assert shown == ["fitting; done: 5 heads: 0.1 s"]
+    with command._stages(quiet=True) as status:
+        assert status is None
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
+def test_decisions_are_read_by_evaluate_as_they_are(fitted: tuple[Path, str], tmp_path: Path, suffix: str) -> None:
+    folder, _ = fitted
+    out = tmp_path / f"decisions.{suffix}"
+    said = run("predict", folder / "model", folder / "test.parquet", "-o", out)
+    columns = read_columns(out)
+    assert list(columns) == ["text", "intent", "y_true", "prediction", "y_pred", "open_score", "p_value"]
+    unknown = (columns["prediction"] == "unknown").sum()
+    assert f"280 rows in {out}, {unknown} of them unknown." in said
+    assert set(columns["y_true"]) == {*NAMES[:5], "-1"}
+    model, test = OpenSetClassifier.load(folder / "model"), read_columns(folder / "test.parquet")
+    np.testing.assert_array_equal(columns["prediction"], model.predict(test["embedding"]))
+    (words,) = re.findall(r"`openauc (evaluate .*)`", said)
+    found = json.loads(run(*shlex.split(words), "--json", "-", "--replicates", 20))
+    expected = evaluate(*model.predictions(test["embedding"], test["intent"]), n_replicates=20)
+    assert found["values"]["openauc"] == expected.openauc
+    assert Predictions.load(out).y_true.tolist() == columns["y_true"].tolist()
+
+
+def test_a_share_of_false_alarms_in_place_of_the_threshold(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    run("predict", folder / "model", folder / "test.parquet", "-o", tmp_path / "d.csv", "--fdr", 0.2)
+    model, test = OpenSetClassifier.load(folder / "model"), read_columns(folder / "test.parquet")
+    expected = model.select_unknown(test["embedding"], fdr=0.2)
+    np.testing.assert_array_equal(read_columns(tmp_path / "d.csv")["prediction"] == "unknown", expected)
+
+
+def test_without_labels_there_is_nothing_to_evaluate(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    bare = pq.read_table(folder / "test.parquet").drop_columns(["intent"])
+    pq.write_table(bare, tmp_path / "bare.parquet")
+    said = run("predict", folder / "model", tmp_path / "bare.parquet", "-o", tmp_path / "d.csv")
+    assert "evaluate" not in said
+    assert list(read_columns(tmp_path / "d.csv")) == ["text", "prediction", "y_pred", "open_score", "p_value"]
+    known = folder / "train.parquet"
+    assert "evaluate" not in run("predict", folder / "model", known, "-o", tmp_path / "d.csv")
+    assert "y_true" in read_columns(tmp_path / "d.csv")
+
+
+def test_another_encoder_is_noticed(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    other = pq.read_table(folder / "test.parquet").replace_schema_metadata({"openauc.encoder": "mpnet"})
+    pq.write_table(other, tmp_path / "other.parquet")
+    words = ["predict", str(folder / "model"), str(tmp_path / "other.parquet"), "-o", str(tmp_path / "d.csv")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert "was embedded by mpnet" in result.stderr
+    assert "embeddings by minilm" in result.stderr
+
+
+def test_a_page_on_the_model_and_on_tables(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    assert run("report", folder / "model") == f"wrote {folder / 'model' / 'report.html'}\n"
+    page = tmp_path / "page.html"
+    run("report", folder / "model", folder / "test.parquet", "-o", page, "--replicates", 20)
+    model, test = OpenSetClassifier.load(folder / "model"), read_columns(folder / "test.parquet")
+    reached = evaluate(*model.predictions(test["embedding"], test["intent"]), level=None).openauc
+    assert f"On test, {folder / 'model'} reaches an OpenAUC of {100 * reached:.1f}\xa0%" in page.read_text()
+    table(tmp_path / "more.parquet", 7, seed=2)
+    tables = (folder / "test.parquet", tmp_path / "more.parquet")
+    run("report", folder / "model", *tables, "-o", page, "--replicates", 20)
+    assert "On test and more, " in page.read_text()
+    assert "400 known and 160 unknown test samples" in page.read_text()
+
+
+def test_bad_input_of_fit_is_said_in_one_sentence(tmp_path: Path) -> None:
+    out = ("-o", tmp_path / "m")
+    assert "there is no file" in run("fit", tmp_path / "none.parquet", *out, code=2)
+    train = table(tmp_path / "train.parquet", 3)
+    said = run("fit", train, *out, "--label-column", "kind", code=2)
+    assert "has no column 'kind', which --label-column names; it has 'text', 'intent', 'embedding'" in said
+    assert "which --embedding-column names" in run("fit", train, *out, "--embedding-column", "e", code=2)
+    pq.write_table(pq.read_table(train).drop_columns(["embedding"]), tmp_path / "texts.parquet")
+    assert "no column of embeddings" in run("fit", tmp_path / "texts.parquet", *out, code=2)
+    pq.write_table(pq.read_table(train).drop_columns(["intent"]), tmp_path / "bare.parquet")
+    said = run("fit", tmp_path / "bare.parquet", *out, code=2)
+    assert "no column of labels" in said
+    assert "Name it with --label-column" in said
+    assert "at least 2 classes" in run("fit", table(tmp_path / "one.parquet", 1), *out, code=2)
+    assert "Did you mean 'learned'" in run("fit", train, *out, "--rejector", "learnt", code=2)
+    assert "error: --head is 'svm'" in run("fit", train, *out, "--head", "svm", code=2)
+    assert "expected one of" in run("fit", train, *out, "--threshold", "yuden", code=2)
+    assert "--cost is 'known'" in run("fit", train, *out, "--threshold", "cost", "--cost", "known=2", code=2)
+    assert not (tmp_path / "m").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    assert "holds files but no model" in run("fit", train, *QUICK, "-o", tmp_path / "mine", code=2)
+
+
+def test_bad_input_with_a_model_is_said_in_one_sentence(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    model, out = folder / "model", ("-o", tmp_path / "d.csv")
+    assert "needs a table of embeddings" in run("predict", model, *out, code=2)
+    assert "there is no file" in run("predict", model, tmp_path / "none.parquet", *out, code=2)
+    np.savez(tmp_path / "wide.npz", embedding=np.ones((3, 9)), label=np.array(["ant", "bee", "x"]))
+    said = run("predict", model, tmp_path / "wide.npz", *out, code=2)
+    assert f"has 9 features for each sample, but {model} was fitted on 8; were they made by the same encoder?" in said
+    assert "same encoder?" in run("report", model, tmp_path / "wide.npz", code=2)
+    said = run("predict", tmp_path, folder / "test.parquet", *out, code=2)
+    assert "is not the folder of one training (no spec.json) nor of a model (no model.json)" in said
+    assert "holds no trials" in run("report", tmp_path, code=2)
+    assert "--fdr is 2" in run("predict", model, folder / "test.parquet", *out, "--fdr", 2, code=2)
+    np.savez(tmp_path / "bare.npz", embedding=np.ones((3, 8)))
+    assert "no column of labels" in run("report", model, tmp_path / "bare.npz", code=2)
+    said = run("report", model, folder / "train.parquet", "-o", tmp_path / "page.html", code=2)
+    assert "none of the 200 test samples is of a class the model does not know" in said
+    assert not (tmp_path / "page.html").exists()
+    assert "suffix '.txt'" in run("predict", model, folder / "test.parquet", "-o", tmp_path / "d.txt", code=2)
+    assert not (tmp_path / "d.csv").exists()

@@ -1,0 +1,182 @@
+"""Tables of embeddings: which columns are what, and decisions that agree with the classifier's own."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from openauc import openauc_score
+from openauc.features import OpenSetClassifier
+from openauc.features.tables import DECISIONS, Source, decide, other_columns, read_table, truth, unknown_when
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+Y = ["a", "b", "a", "b"]
+
+
+def parquet(path: Path, columns: dict, **metadata: str) -> Path:
+    table = pa.table({name: list(values) for name, values in columns.items()})
+    pq.write_table(table.replace_schema_metadata({f"openauc.{key}": value for key, value in metadata.items()}), path)
+    return path
+
+
+def samples(n_classes: int = 4, n: int = 30, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), n)
+    return (4 * np.eye(8)[y] + rng.normal(size=(len(y), 8))).astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def classifier() -> OpenSetClassifier:
+    X, y = samples()
+    return OpenSetClassifier(rejector="max_logit", random_state=0).fit(X, np.array(list("abcd"))[y])
+
+
+def test_a_column_of_lists_and_the_encoder_that_made_it(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "t.parquet", {"text": Y, "number": [1, 2, 3, 4], "Label": Y, "embedding": X}, encoder="e")
+    table = read_table(file)
+    assert table.source == Source(features=("embedding",), label="Label", encoder="e")
+    assert table.features.dtype == np.float32
+    np.testing.assert_array_equal(table.features, X)
+    assert table.labels.tolist() == Y
+    assert list(table.columns) == ["text", "number", "Label"]
+    assert table.left_out == ()
+
+
+def test_an_array_of_two_dimensions_by_any_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", vectors=X.astype(np.float16), target=np.array([3, 3, 5, 5]))
+    table = read_table(tmp_path / "t.npz")
+    assert table.source == Source(features=("vectors",), label="target")
+    assert table.features.dtype == np.float32
+    assert table.labels.tolist() == [3, 3, 5, 5]
+    np.savez(tmp_path / "two.npz", one=X, other=X)
+    with pytest.raises(ValueError, match="2 columns of lists, 'one', 'other'; choose one with embedding_column"):
+        read_table(tmp_path / "two.npz")
+    assert read_table(tmp_path / "two.npz", embedding_column="other").source.features == ("other",)
+
+
+def test_columns_of_numbers_but_the_label_and_the_row(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("id,width,y,note,height\n1,0.5,7,,2\n2,0.25,8,hm,3\n")
+    table = read_table(file)
+    assert table.source == Source(features=("width", "height"), label="y")
+    assert table.left_out == ("id", "note")
+    np.testing.assert_array_equal(table.features, [[0.5, 2], [0.25, 3]])
+    assert table.columns["note"].tolist() == ["", "hm"]
+    assert read_table(file, label_column="note").source.features == ("width", "y", "height")
+
+
+def test_a_table_is_read_like_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("b,a,more,kind\n1,2,3,x\n")
+    source = Source(features=("a", "b"), label="kind", encoder="e")
+    source.save(tmp_path)
+    assert Source.load(tmp_path) == source
+    table = read_table(tmp_path / "t.csv", like=Source.load(tmp_path))
+    assert table.features.tolist() == [[2, 1]]
+    assert table.source.label == "kind"
+    assert read_table(tmp_path / "t.csv").source == Source(features=("b", "a", "more"))
+    (tmp_path / "source.json").write_text("[]")
+    with pytest.raises(ValueError, match="does not say what the model was fitted on"):
+        Source.load(tmp_path)
+    assert Source.load(tmp_path / "elsewhere") == Source()
+
+
+def test_what_is_no_table_of_embeddings_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_table(tmp_path / "none.parquet")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match=r"suffix '\.txt'"):
+        read_table(tmp_path / "t.txt")
+    text = parquet(tmp_path / "text.parquet", {"text": Y, "label": Y})
+    with pytest.raises(ValueError, match=r"no column of embeddings, .* it has 'text', 'label'.*openauc embed"):
+        read_table(text)
+    with pytest.raises(ValueError, match="has no column 'vector', which embedding_column names; it has 'text'"):
+        read_table(text, embedding_column="vector")
+    with pytest.raises(ValueError, match="has no column 'kind', which label_column names; it has 'text', 'label'"):
+        read_table(text, label_column="kind")
+    with pytest.raises(ValueError, match="column 'text' is no list of numbers"):
+        read_table(text, embedding_column="text")
+    bare = parquet(tmp_path / "bare.parquet", {"kind": Y, "embedding": X})
+    with pytest.raises(ValueError, match=r"no column of labels \('label', 'y'.*it has 'kind'. Name it with"):
+        _ = read_table(bare).labels
+    hole = parquet(tmp_path / "hole.parquet", {"embedding": np.where(X == 7, np.nan, X)})
+    with pytest.raises(ValueError, match="'embedding', feature 1, is nan for sample 2"):
+        read_table(hole)
+    (tmp_path / "hole.csv").write_text("a,b\n1,2\n1,inf\n")
+    with pytest.raises(ValueError, match="'b' is inf for sample 1"):
+        read_table(tmp_path / "hole.csv")
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    with pytest.raises(ValueError, match=r"no column of embeddings|holds no sample"):
+        read_table(tmp_path / "empty.csv")
+
+
+def test_labels_may_be_missing(tmp_path: Path) -> None:
+    file = parquet(tmp_path / "t.parquet", {"label": ["a", None, "b", "a"], "embedding": X})
+    table = read_table(file)
+    assert table.labels.tolist() == ["a", None, "b", "a"]
+    assert not table.labelled
+    assert read_table(parquet(file, {"label": Y, "embedding": X})).labelled
+    assert not read_table(parquet(file, {"embedding": X})).labelled
+
+
+@pytest.mark.parametrize("fdr", [None, 0.3])
+def test_decisions_are_those_of_the_classifier(classifier: OpenSetClassifier, fdr: float | None) -> None:
+    X, _ = samples(n_classes=6, seed=1)
+    columns = decide(classifier, X, fdr=fdr)
+    assert set(columns) < set(DECISIONS)
+    np.testing.assert_array_equal(columns["y_pred"], classifier.classify(X))
+    np.testing.assert_array_equal(columns["open_score"], classifier.open_score(X))
+    np.testing.assert_array_equal(columns["p_value"], classifier.p_value(X))
+    expected = classifier.predict(X)
+    if fdr is not None:
+        expected = np.where(classifier.select_unknown(X, fdr=fdr), "unknown", classifier.classify(X))
+    np.testing.assert_array_equal(columns["prediction"], expected)
+    assert 0 < (columns["prediction"] == "unknown").sum() < len(X)
+    with pytest.raises(ValueError, match="fdr is 1"):
+        decide(classifier, X, fdr=1.0)
+
+
+def test_the_truth_is_what_evaluate_reads(classifier: OpenSetClassifier) -> None:
+    X, y = samples(n_classes=6, seed=1)
+    labels = np.array(list("abcdef"))[y]
+    known, mark = truth(classifier, labels)
+    assert mark == -1
+    assert set(known) == {*"abcd", "-1"}
+    columns = decide(classifier, X)
+    found = openauc_score(known, columns["y_pred"], columns["open_score"])
+    assert found == openauc_score(*classifier.predictions(X, labels))
+
+
+def test_numbers_as_text_are_the_same_classes() -> None:
+    X, y = samples()
+    numbered = OpenSetClassifier(rejector="max_logit", random_state=0).fit(X, y)
+    known, mark = truth(numbered, np.array(["2", "other", "0"]))
+    assert (known.tolist(), mark) == ([2, -1, 0], -1)
+    assert truth(numbered, np.array([2.0, 9.0]))[0].tolist() == [2, -1]
+
+
+@pytest.mark.parametrize(("label", "mark"), [("none", "none"), (None, "unknown")])
+def test_where_a_class_is_called_minus_one_the_mark_is_another(label: str | None, mark: str) -> None:
+    X, y = samples()
+    classifier = OpenSetClassifier(rejector="max_logit", unknown_label=label, random_state=0)
+    classifier.fit(X, np.array(["-1", "0", "1", "2"])[y])
+    known, found = truth(classifier, np.array(["-1", "7"]))
+    assert (known.tolist(), found) == (["-1", mark], mark)
+    assert mark in decide(classifier, 0 * X)["prediction"]
+
+
+def test_columns_to_carry_over(tmp_path: Path) -> None:
+    columns = {"text": Y, "logits": X, "p_value": [1, 2, 3, 4], "when": np.array(["2024-01-01"] * 4, "M8[s]")}
+    carried = other_columns(read_table(parquet(tmp_path / "t.parquet", {**columns, "embedding": X})))
+    assert list(carried) == ["text", "when"]
+    assert carried["text"].dtype.kind == "U"
+
+
+def test_the_rule_in_words(classifier: OpenSetClassifier) -> None:
+    assert unknown_when(classifier) == f"score above {classifier.thresholds_[0]:.5g}"
+    X, y = samples()
+    one = OpenSetClassifier(rejector="max_logit", acceptance=0.8, per_class=True, random_state=0).fit(X, y)
+    assert unknown_when(one).startswith("score above the threshold of its class, ")
+    assert unknown_when(one.set_threshold(np.inf)) == "never"

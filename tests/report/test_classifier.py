@@ -1,0 +1,216 @@
+"""The report on a classifier, in a real browser."""
+
+import json
+import re
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openauc import evaluate
+from openauc.features import OpenSetClassifier
+from openauc.report import classifier_report
+
+from .conftest import Open
+
+EVIL = "<script>document.title='taken'</script>"
+
+
+def samples(n_classes: int, n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), n)
+    centres = 5 * np.random.default_rng(9).normal(size=(n_classes, 12)) / 12**0.5
+    return (centres[y] + rng.normal(size=(len(y), 12))).astype(np.float32), np.array([f"class {c}" for c in y])
+
+
+def fitted(n_classes: int = 8, n: int = 40, **options: Any) -> OpenSetClassifier:
+    return OpenSetClassifier(random_state=0, **options).fit(*samples(n_classes, n))
+
+
+@pytest.fixture(scope="module")
+def classifier() -> OpenSetClassifier:
+    return fitted()
+
+
+@pytest.fixture(scope="module")
+def page(classifier: OpenSetClassifier) -> str:
+    return classifier_report(classifier, name="runs/mine", command="openauc report runs/mine")
+
+
+def data_in(html: str) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', html, re.S)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found.group(1))
+    return data
+
+
+def move_to(opened: Any, position: int) -> None:
+    opened.page.evaluate(
+        "p => { const s = document.getElementById('acceptance'); s.value = p; s.dispatchEvent(new Event('input')) }",
+        position,
+    )
+
+
+def test_opens_quietly_and_calls_nobody(page: str, open_page: Open) -> None:
+    opened = open_page(page)
+    assert "runs/mine knows 8 classes" in opened.text("h1")
+    assert opened.page.locator("#evidence svg").count() == 8
+    for width in (1280, 390):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        opened.page.wait_for_timeout(100)
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith("file:")] == []
+
+
+@pytest.mark.parametrize("position", [0, 40, -1])
+def test_every_position_has_the_numbers_of_the_classifier(
+    classifier: OpenSetClassifier, page: str, open_page: Open, position: int
+) -> None:
+    data = data_in(page)["classifier"]
+    position %= len(data["threshold"])
+    threshold, asked = data["threshold"][position], data["asked"][position]
+    same = deepcopy(classifier).set_threshold(acceptance=asked)
+    assert same.thresholds_.tolist() == [threshold] * 8
+    scores, held_out = classifier.calibration_scores_, classifier.held_out_scores_[classifier.held_out_kinds_ < 0]
+    opened = open_page(page)
+    move_to(opened, position)
+    assert opened.number("#asked") == pytest.approx(100 * asked, abs=0.0501)
+    assert opened.number("#share_accepted") == pytest.approx(100 * np.mean(scores <= threshold), abs=0.0501)
+    assert opened.number("#share_rejected") == pytest.approx(100 * np.mean(held_out > threshold), abs=0.0501)
+    assert float(opened.text("#score_rule").partition(">")[2].replace("−", "-")) == threshold
+    assert f"set_threshold(acceptance={asked})" in opened.text("#score_code")
+    assert 'load("runs/mine")' in opened.text("#score_code")
+    rows = opened.page.locator("#accepted tbody tr").all_inner_texts()
+    assert len(rows) == 8
+    for row in rows:
+        name, size, accepted, _ = row.split("\t")
+        of_class = scores[classifier.classes_[classifier.calibration_classes_] == name]
+        assert int(size) == len(of_class)
+        assert accepted.strip() == f"{100 * np.mean(of_class <= threshold):.1f}\xa0%"
+
+
+def test_it_begins_where_the_model_stands_and_jumps(page: str, classifier: OpenSetClassifier, open_page: Open) -> None:
+    opened = open_page(page)
+    assert float(opened.text("#score_rule").partition(">")[2].replace("−", "-")) == classifier.thresholds_[0]
+    button = opened.page.get_by_role("button", name="accept 99 %")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert opened.number("#share_accepted") >= 99
+    assert "of known samples accepted" in (opened.page.locator("#acceptance").get_attribute("aria-valuetext") or "")
+    opened.page.get_by_role("button", name="in use").click()
+    assert opened.text("#asked") == "95.0\xa0%"
+
+
+def test_scores_are_shown_with_intervals_and_the_choice_first_seen(page: str, classifier: OpenSetClassifier) -> None:
+    data = data_in(page)["classifier"]
+    assert [row["name"] for row in data["tried"]] == [tried.name for tried in classifier.report_.tried]
+    assert data["chosen"] == classifier.report_.chosen
+    far = [score["far"] for score in data["evidence"]["scores"]]
+    assert far == sorted(far, reverse=True)
+    _, curves = classifier.rejector_.contributions()
+    by_name = dict(zip(classifier.rejector_.names, curves, strict=True))
+    for score in data["evidence"]["scores"]:
+        np.testing.assert_allclose(score["curve"], by_name[score["name"]], atol=1e-5)
+    assert f"has {100 * classifier.rejector_.average_weight:.0f}\xa0% of the weight" in page
+
+
+def test_with_test_samples_the_evaluation_follows(classifier: OpenSetClassifier, open_page: Open) -> None:
+    X, y = samples(12, seed=1)
+    html = classifier_report(classifier, name="mine", test=(X, y), test_name="a test", n_replicates=20)
+    openauc = evaluate(*classifier.predictions(X, y), level=None).openauc
+    assert f"On a test, mine reaches an OpenAUC of {100 * openauc:.1f}\xa0%" in html
+    opened = open_page(html)
+    assert opened.complaints == []
+    truth, answers = np.isin(y, classifier.classes_), classifier.predict(X)
+    assert opened.page.get_by_role("button", name="threshold in use").get_attribute("aria-pressed") == "true"
+    assert opened.number("#unknown_refused") == np.sum(~truth & (answers == "unknown"))
+    before = opened.text("#unknown_rejected")
+    move_to(opened, 0)
+    assert opened.text("#unknown_rejected") == before
+    opened.move_to(0)
+    assert opened.text("#known_accepted") == "0.0\xa0%"
+    assert opened.number("#share_accepted") > 0
+    assert opened.page.locator("#origins tbody tr").count() == 4
+    ids = opened.page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_names_with_markup_are_only_names(open_page: Open) -> None:
+    X, y = samples(4)
+    y = np.array([f"{EVIL} {'long ' * 30} {label}" for label in y])
+    classifier = OpenSetClassifier(random_state=0, rejector="average").fit(X, y)
+    html = classifier_report(
+        classifier, name=f"</script>{EVIL}", test=(X, np.where(y == y[0], "?", y)), n_replicates=20
+    )
+    opened = open_page(html, dark=True)
+    assert EVIL in opened.text("#accepted tbody td")
+    assert EVIL in opened.text("h1")
+    assert opened.page.title() != "taken"
+    assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
+    assert opened.complaints == []
+
+
+def test_two_classes_have_nothing_to_compare(open_page: Open) -> None:
+    opened = open_page(classifier_report(fitted(2)))
+    assert "nothing tells how it meets others" in opened.text("h1")
+    assert "too few to hold any out" in opened.text("main")
+    assert opened.page.locator("#tried, #trade, #share_rejected, #evidence").count() == 0
+    move_to(opened, 3)
+    assert opened.number("#share_accepted") > 0
+    assert opened.complaints == []
+
+
+def test_many_classes_leave_those_with_the_fewest_accepted(open_page: Open) -> None:
+    html = classifier_report(fitted(60, 8, rejector="knn"))
+    classes = data_in(html)["classifier"]["classes"]
+    assert len(classes["name"]) == 40
+    assert classes["in_use"] == sorted(classes["in_use"])
+    opened = open_page(html)
+    assert f"The 40 of {classes['n_classes']} classes" in opened.text("#accepted_note")
+    assert "The open-set score is knn alone." in opened.text("main")
+    assert opened.complaints == []
+
+
+def test_thresholds_of_every_kind(classifier: OpenSetClassifier, open_page: Open) -> None:
+    per_class = deepcopy(classifier).set_threshold(acceptance=0.9, per_class=True)
+    opened = open_page(classifier_report(per_class))
+    assert opened.text("#asked") == "90.0\xa0%"
+    assert "per_class=False" in opened.text("#score_code")
+    shown = opened.page.locator("#accepted tbody td:nth-child(5)").all_inner_texts()
+    found = sorted(float(text.replace("−", "-")) for text in shown)
+    np.testing.assert_allclose(found, sorted(per_class.thresholds_), rtol=1e-5)
+    given = deepcopy(classifier).set_threshold(0.123456789)
+    opened = open_page(classifier_report(given))
+    assert opened.text("#asked") == "as in use"
+    assert "set_threshold(0.123456789)" in opened.text("#score_code")
+    with pytest.warns(UserWarning, match="too few"):
+        few = fitted(3, 3, rejector="max_logit")
+    opened = open_page(classifier_report(few))
+    assert "nothing is rejected" in opened.text("main")
+    assert opened.complaints == []
+
+
+def test_partial_openauc_is_called_that() -> None:
+    html = classifier_report(fitted(4, max_ofpr=0.2, rejector="max_logit"))
+    assert "a partial OpenAUC up to OFPR 0.2" in html
+    assert "Show it a sample" not in html
+
+
+def test_every_chart_has_words_and_nothing_is_cut_off_in_print(page: str, open_page: Open) -> None:
+    opened = open_page(page)
+    described = opened.page.locator(".chart:visible > svg").evaluate_all(
+        "all => all.map(svg => [svg.getAttribute('aria-label'), svg.getAttribute('aria-description')])"
+    )
+    assert len(described) == 11
+    assert all(label and description for label, description in described)
+    opened.page.emulate_media(media="print")
+    opened.page.set_viewport_size({"width": 688, "height": 1000})  # A4 less its margins
+    opened.page.wait_for_timeout(200)
+    beyond = opened.page.evaluate(
+        "[...document.querySelectorAll('svg, table, p, pre')].filter(e => e.getBoundingClientRect().right > 689)"
+        ".map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert beyond == []
+    assert opened.page.locator("#acceptance").is_hidden()
