@@ -1,6 +1,6 @@
-"""Speed of metrics, learning and report, each against a reference measured in the same run.
+"""Speed of metrics, features, learning and report, each against a reference measured in the same run.
 
-`python benchmark/speed.py [metrics|learning|report] [--quick]`, all sections when none is named.
+`python benchmark/speed.py [metrics|features|learning|report] [--quick]`, all sections when none is named.
 
 Both sides of a ratio are timed in turn, several times, and the ratio is that of the fastest calls: whatever else a
 machine does only adds to a time. That is too coarse where two sides differ by a few percent (steps) or a process is
@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from speed_features import features_rows
 from speed_learning import learning_rows
 from speed_metrics import metrics_rows
 from speed_report import report_rows
@@ -26,7 +27,7 @@ from openauc._files import write_text
 from openauc.environment import environment, hardware_name
 
 RESULTS = Path(__file__).parent / "results"
-SECTIONS = {"metrics": metrics_rows, "learning": learning_rows, "report": report_rows}
+SECTIONS = {"metrics": metrics_rows, "features": features_rows, "learning": learning_rows, "report": report_rows}
 
 
 def section_table(name: str, section: dict[str, Any]) -> list[str]:

@@ -51,7 +51,9 @@ def small(labels=("ant", "bee", "cat"), **parameters):
 
 
 def run(path, X):
-    session = onnxruntime.InferenceSession(path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options)
     names = [output.name for output in session.get_outputs()]
     assert names == ["label", "class", "score", "p_value"]
     return dict(zip(names, session.run(None, {"embedding": X}), strict=True))

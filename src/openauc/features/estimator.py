@@ -20,7 +20,6 @@ from openauc.features.evidence import KINDS, name_of
 from openauc.features.fitting import Fitted, Fitting
 from openauc.features.heads import HEADS, Array, Floats
 from openauc.features.scores import SCORES
-from openauc.features.splits import rank_within
 from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
 from openauc.predictions import Predictions
 
@@ -182,7 +181,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rng = check_random_state(self.random_state)
         kept = np.ones(len(y), bool)
         if self.calibration == "split":
-            kept = rank_within(y, rng) >= SPLIT_SHARE
+            kept = ~_set_aside(y, rng)
         fitted = Fitting(
             X[kept],
             y[kept],
@@ -236,6 +235,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_fraction("max_ofpr", self.max_ofpr)
         if self.folds < 2:
             raise ValueError(f"folds is {self.folds!r}; expected at least 2.")
+        if isinstance(self.costs, Mapping):
+            for name in self.costs:
+                check_choice("a key of costs", name, Costs.__dataclass_fields__)
         self._check_threshold(self.threshold, self.acceptance)
 
     @staticmethod
@@ -505,6 +507,19 @@ def _guarantee(acceptance: float, kind: str, n: int, folds: int) -> str:
         f"a new known sample is accepted with probability about {acceptance:g} (cross-fitted; n = {n}); by the CV+ "
         f"bound at least {bound:.3g} if the model scores it like the {k} models of the folds do"
     )
+
+
+def _set_aside(y: Rows, rng: np.random.RandomState) -> NDArray[np.bool_]:
+    """A fifth of the samples, drawn from all alike; but two of each class stay to learn from."""
+    order = rng.permutation(len(y))
+    left = np.bincount(y) - 2
+    wanted, aside = int(np.ceil(SPLIT_SHARE * len(y))), np.zeros(len(y), bool)
+    for row in order:
+        if wanted and left[y[row]] > 0:
+            aside[row] = True
+            left[y[row]] -= 1
+            wanted -= 1
+    return aside
 
 
 def _refuse_repeated_names(X: Any) -> None:

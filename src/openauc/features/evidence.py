@@ -9,6 +9,7 @@ evidence of the head that knows them all.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from openauc._validation import UNKNOWN
@@ -76,7 +78,9 @@ class OutlierLogit(Score):
     def fit_outliers(self, features: NDArray[Any], outliers: NDArray[Any]) -> OutlierLogit:
         """Learn from known samples and outliers, both sides of the same weight."""
         fitted = LogisticRegression(class_weight="balanced", max_iter=200)
-        fitted.fit(np.concatenate([features, outliers]), np.arange(len(features) + len(outliers)) >= len(features))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted.fit(np.concatenate([features, outliers]), np.arange(len(features) + len(outliers)) >= len(features))
         self.weight, self.bias = fitted.coef_.astype(features.dtype), np.asarray(fitted.intercept_, np.float64)
         return self
 

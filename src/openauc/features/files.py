@@ -31,6 +31,7 @@ from openauc.features.evidence import KINDS, Observer, Scale
 from openauc.features.heads import HEADS, EstimatorHead, Head
 from openauc.features.rejector import Average, Learned, Rejector
 from openauc.features.report import FitReport
+from openauc.features.scores import SCORES
 from openauc.metrics.operating import Costs
 
 FORMAT = "openauc.OpenSetClassifier"

@@ -9,6 +9,7 @@ chosen on, and jump where this one is continuous.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from openauc.features.evidence import Fold
@@ -130,7 +132,9 @@ class Learned(Rejector):
             return
         total = np.where(unknown, weight[unknown].sum(), weight[~unknown].sum())
         model = LogisticRegression(C=RIDGE, solver="newton-cholesky", max_iter=50)
-        model.fit(_hinges(evidence), unknown, sample_weight=weight / total * len(weight) / 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # where no score varies there is nothing to converge to
+            model.fit(_hinges(evidence), unknown, sample_weight=weight / total * len(weight) / 2)
         self.weight = model.coef_[0]
 
     def _additive(self, evidence: Array) -> Array:
