@@ -1,11 +1,14 @@
 """The README says what the program does."""
 
+import csv
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from openauc.cli import app
@@ -14,20 +17,70 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_shown_output_is_what_the_command_prints(monkeypatch) -> None:
-    monkeypatch.chdir(ROOT)
-    command, shown = re.search(r"```\n\$ openauc (.*)\n((?:.*\n)*?)```", README).groups()
-    printed = CliRunner().invoke(app, shlex.split(command)).stdout
-    assert [line.rstrip() for line in printed.strip().splitlines()] == shown.rstrip().splitlines()
+SHOWN = re.findall(r"^```\n(\$ .*?)^```$", README, re.DOTALL | re.MULTILINE)
+"""Blocks of commands, each after a dollar sign, and what they print."""
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_python_example_runs(capsys) -> None:
-    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
-    assert len(code.strip().splitlines()) == 5
+@pytest.fixture
+def beside_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder to write to, with the examples in it."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+
+
+def printed_by(command: str) -> str:
+    program, *arguments = shlex.split(command)
+    if program != "openauc":
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.usefixtures("beside_examples")
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=command, marks=[pytest.mark.slow] * (command == "embed"))
+        for block in SHOWN
+        for command in block.split()[2:3]
+    ],
+)
+def test_shown_output_is_what_the_commands_print(block: str) -> None:
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+        printed = [line.rstrip() for line in printed_by(command).strip().splitlines()]
+        assert printed == shown.rstrip().splitlines()
+
+
+def test_it_opens_with_sentences_and_what_was_said_of_them() -> None:
+    assert [block.split()[2] for block in SHOWN] == ["embed", "evaluate"]
+    answers = SHOWN[0].rpartition("text,prediction\n")[2].splitlines()
+    with (ROOT / "examples/questions.csv").open() as file:
+        assert [row["text"] for row in csv.DictReader(file)] == [line.rpartition(",")[0] for line in answers]
+    unknown = sum(line.endswith(",unknown") for line in answers)
+    assert f"{len(answers)} rows in decisions.csv, {unknown} of them unknown." in SHOWN[0]
+    assert "Four of the questions belong to no intent; three are called unknown" in README
+    assert unknown == 3
+
+
+@pytest.mark.slow
+def test_python_from_sentences_to_decisions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(PYTHON[0].strip().splitlines()) == 5
+    with (ROOT / "examples/intents.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    columns = {"sentences": [row["text"] for row in rows], "intents": [row["label"] for row in rows]}
+    exec(PYTHON[0], columns)
+    (shown,) = re.findall(r"# (\[.*\])$", PYTHON[0], re.MULTILINE)
+    assert capsys.readouterr().out.strip() == shown
+
+
+def test_python_evaluates_predictions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(PYTHON[1].strip().splitlines()) == 5
     rng = np.random.default_rng(0)
     y_true = np.repeat([0, 1, -1], 40)
     names = {"y_true": y_true, "y_pred": np.abs(y_true), "open_score": rng.normal(y_true < 0)}
-    exec(code, names)
+    exec(PYTHON[1], names)
     assert "Interval" in capsys.readouterr().out
     assert set(names["labels"]) <= {0, 1, -1}
 
