@@ -425,7 +425,7 @@ def test_of_a_part_of_the_curve_the_better_one_is_used(monkeypatch, few_folds):
     assert errors == [2.0, 2.0, 0.0, 0.0]
 
 
-COLLAPSED = {"apart": 20.0, "noise": 0.3}
+COLLAPSED = {"apart": 20.0, "noise": 0.3, "width": 40}
 
 
 def test_classes_collapsed_onto_their_means_warn_and_the_largest_logit_rejects(few_folds):
@@ -461,7 +461,7 @@ def test_a_score_asked_for_by_name_rejects_whatever_the_encoder_saw(few_folds):
 def test_ordinary_clusters_do_not_warn(apart, few_folds):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = OpenSetClassifier(random_state=0).fit(*blobs(5, apart=apart, width=20))
+        model = OpenSetClassifier(random_state=0).fit(*blobs(5, apart=apart, width=64))
     assert model.report_.chosen == "learned"
 
 
@@ -469,3 +469,10 @@ def test_selected_takes_the_best_score_on_held_out_classes(few_folds):
     model = OpenSetClassifier(random_state=0, rejector="selected").fit(*blobs(5))
     values = {name: value for name, value in tried(model).items() if name != "average"}
     assert values[model.report_.chosen] == max(values.values())
+
+
+def test_a_table_of_few_columns_is_no_embedding_however_easy(few_folds):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = OpenSetClassifier(random_state=0).fit(*blobs(5, **(COLLAPSED | {"width": 6})))
+    assert model.report_.chosen != "max_logit"

@@ -25,7 +25,7 @@ from openauc.features.heads import Array, Floats
 from openauc.intervals import Interval
 
 AVERAGE = ("max_logit", "knn", "relative_mahalanobis_pp")
-"""Scores of the fixed average: one that looks at the logits, one at samples, one at classes."""
+"""Scores of the fixed average; one looks at the logits, one at samples, one at classes."""
 
 EVIDENCE = (
     "max_logit",
