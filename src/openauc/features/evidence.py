@@ -183,34 +183,7 @@ class Fold:
 MakeHead = Callable[[], Head]
 
 
-def observe_fold(
-    X: NDArray[Any],
-    y: NDArray[np.int64],
-    weight: Floats | None,
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
-    make_head: MakeHead,
-    scores: Sequence[Any],
-) -> Fold:
-    """Fit a head and scores on the training rows, outliers (-1) among them, and look at the test rows."""
-    rows = train[y[train] != UNKNOWN]
-    classes, y_train = np.unique(y[rows], return_inverse=True)
-    head = make_head().fit(X[rows], y_train, None if weight is None else weight[rows])
-    labels = np.full(len(train), UNKNOWN)
-    labels[y[train] != UNKNOWN] = y_train
-    raw, logits = Observer.fit(head, X[train], labels, scores)(X[test])
-    known = np.isin(y[test], classes)
-    correct = known & (classes[logits.argmax(1)] == y[test])
-    return Fold(
-        Scale.of(raw[correct])(raw),
-        known,
-        correct,
-        y[test],
-        np.ones(len(test)) if weight is None else weight[test],
-    )
-
-
-class CrossFitted(NamedTuple):
+class Observed(NamedTuple):
     """Scores (n, m), not standardised, and the class of each sample, from a head that was not trained on it."""
 
     raw: Floats
@@ -225,9 +198,28 @@ def observe_rest(
     test: NDArray[np.int64],
     make_head: MakeHead,
     scores: Sequence[Any],
-) -> CrossFitted:
-    """As :func:`observe_fold`, where both parts have all classes."""
+) -> Observed:
+    """Fit a head and scores on the training rows, outliers (-1) among them, and look at the test rows."""
     rows = train[y[train] != UNKNOWN]
-    head = make_head().fit(X[rows], y[rows], None if weight is None else weight[rows])
-    raw, logits = Observer.fit(head, X[train], y[train], scores)(X[test])
-    return CrossFitted(raw, logits.argmax(1))
+    classes, code = np.unique(y[rows], return_inverse=True)
+    head = make_head().fit(X[rows], code, None if weight is None else weight[rows])
+    labels = np.full(len(train), UNKNOWN)
+    labels[y[train] != UNKNOWN] = code
+    raw, logits = Observer.fit(head, X[train], labels, scores)(X[test])
+    return Observed(raw, classes[logits.argmax(1)])
+
+
+def observe_fold(
+    X: NDArray[Any],
+    y: NDArray[np.int64],
+    weight: Floats | None,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    *how: Any,
+) -> Fold:
+    """The same where the training rows lack some classes, whose samples then play unknown."""
+    seen = observe_rest(X, y, weight, train, test, *how)
+    known = np.isin(y[test], y[train]) & (y[test] != UNKNOWN)
+    correct = known & (seen.predicted == y[test])
+    weights = np.ones(len(test)) if weight is None else weight[test]
+    return Fold(Scale.of(seen.raw[correct])(seen.raw), known, correct, y[test], weights)

@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from openauc._validation import UNKNOWN
-from openauc.features.evidence import OUTLIERS, CrossFitted, Fold, Observer, Scale, name_of, observe_fold, observe_rest
+from openauc.features.evidence import OUTLIERS, Fold, Observed, Observer, Scale, name_of, observe_fold, observe_rest
 from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
 from openauc.features.rejector import (
     AVERAGE,
@@ -269,7 +269,7 @@ class Fitting:
         warnings.warn(sentence, stacklevel=6)
         return True
 
-    def _cross_fit(self, make_head: Callable[[], Head], scores: Sequence[Any]) -> CrossFitted:
+    def _cross_fit(self, make_head: Callable[[], Head], scores: Sequence[Any]) -> Observed:
         """Every known sample as a head sees it that was not trained on it."""
         part = np.floor(rank_within(self.y, self.rng) * self.folds).astype(int)
         outliers = len(self.y) + np.arange(len(self.outliers))
@@ -278,7 +278,7 @@ class Fitting:
         raw, predicted = np.empty((len(self.y), len(scores))), np.empty(len(self.y), np.int64)
         for (_, rows), seen in zip(plans, found, strict=True):
             raw[rows], predicted[rows] = seen
-        return CrossFitted(raw, predicted)
+        return Observed(raw, predicted)
 
     def _final(self, make_head: Callable[[], Head], scores: Sequence[Any]) -> Observer:
         head = make_head()
