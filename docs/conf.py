@@ -107,9 +107,10 @@ html_extra_path = ["generated/report"]
 (Path(__file__).parent / html_extra_path[0]).mkdir(parents=True, exist_ok=True)
 
 
-def skip_tuple_fields(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: Any) -> bool | None:
-    """Leave out "Alias for field number 0": the signature of a named tuple has its fields already."""
-    return True if type(thing).__name__ == "_tuplegetter" else None
+def skip_inherited_words(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: Any) -> bool | None:
+    """Leave out "Alias for field number 0", which the signature of a named tuple says, and scikit-learn's routing."""
+    routing = re.fullmatch(r"set_\w+_request", name)
+    return True if routing or type(thing).__name__ == "_tuplegetter" else None
 
 
 def name_aliases(
@@ -121,5 +122,5 @@ def name_aliases(
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("autodoc-skip-member", skip_tuple_fields)
+    app.connect("autodoc-skip-member", skip_inherited_words)
     app.connect("autodoc-process-signature", name_aliases)
