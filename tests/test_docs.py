@@ -1,5 +1,6 @@
 """The documentation is complete, and its first page runs."""
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -15,6 +16,8 @@ from openauc.methods import load_method, method_names
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+SHOWN_ON = ("docs/index.md", "README.md")
+"""Where the same first example stands; `test_readme.py` runs it."""
 PACKAGES = ["openauc", *(f"openauc.{found.name}" for found in pkgutil.iter_modules(openauc.__path__) if found.ispkg)]
 
 
@@ -72,6 +75,12 @@ def test_first_evaluation_runs(tab: str, first_page: dict[str, str], capsys: pyt
         y_true, logits = torch.from_numpy(y_true), torch.from_numpy(logits).requires_grad_()
     exec(first_page[tab], {"y_true": y_true, "logits": logits})
     assert re.search(r"^openauc +\d\.\d{4} ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_front_page_shows_what_the_readme_runs() -> None:
+    front, readme = (re.search(r"```python\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)[1] for file in SHOWN_ON)
+    assert ast.dump(ast.parse(front)) == ast.dump(ast.parse(readme))
+    assert re.findall(r"# (\[.*\])$", front, re.MULTILINE) == re.findall(r"# (\[.*\])$", readme, re.MULTILINE) != []
 
 
 @pytest.fixture

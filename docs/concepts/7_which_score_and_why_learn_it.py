@@ -82,8 +82,8 @@ plt.show()
 # Here :math:`a` is the fixed average of three of them, C the number of known classes, and the :math:`f_k` are piecewise
 # linear and strongly regularised. They are learned so that samples of held-out classes rank above *correctly
 # classified* known ones: Eq. 15 of the paper, with the logistic surrogate, and with real samples where the paper mixes
-# some. Misclassified samples are left out, since OpenAUC has lost them whatever their score: that is the paper's switch.
-# What each score adds:
+# some. Misclassified samples are left out, since OpenAUC has lost them whatever their score: that is the paper's
+# switch. What each score adds:
 
 contributions = {
     "intents": intents.rejector_.contributions(),
