@@ -10,6 +10,9 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+# The tutorials multiply small matrices: threads gain nothing, and cost much where cores are busy. Read with numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import openauc
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
 from openauc.features.evidence import OUTLIERS, Fold, Observed, Observer, Scale, name_of, observe_fold, observe_rest
@@ -44,6 +45,8 @@ LENGTH = 10.0
 """Mean length that features are scaled to, so that one grid of strengths suits all encoders."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
 """The strength of the head is chosen on so many folds by these scores; the first unless another is so far ahead."""
+SMALL = 4_000_000
+"""Entries of features up to which one thread fits them."""
 MOST_REPEATED = 20_000
 """With more samples than this, folds are not repeated however few the classes."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
@@ -101,7 +104,11 @@ class Fitting:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Fitted:
-        """Fit everything."""
+        """Fit everything; small products gain nothing by threads, and lose much by them where cores are busy."""
+        with threadpool_limits(1 if self.X.size < SMALL else None, user_api="blas"):
+            return self._run()
+
+    def _run(self) -> Fitted:
         scale = self._scale()
         self.X, self.outliers = self.X * scale, self.outliers * scale
         scores: list[Any] = [*COMPARED, *([] if self.rejector in COMPARED or self._is_rule() else [self.rejector])]
