@@ -45,7 +45,7 @@ LENGTH = 10.0
 """Mean length that features are scaled to, so that one grid of strengths suits all encoders."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
 """The strength of the head is chosen on so many folds by these scores; the first unless another is so far ahead."""
-SMALL = 4_000_000
+SMALL = 20_000_000
 """Entries of features up to which one thread fits them."""
 MOST_REPEATED = 20_000
 """With more samples than this, folds are not repeated however few the classes."""
