@@ -175,6 +175,15 @@ class Csv(Columns):
         return len(self._position)
 
 
+class GappyCsv(Csv):
+    """A CSV file in which cells may be empty: not every column is needed."""
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if self._numbers:
+            return super().__getitem__(name)
+        return parse_cells(self._cells[self._position[name] :: len(self)])
+
+
 def _read_numbers(body: str, delimiter: str, width: int) -> list[NDArray[Any]]:
     """The columns of nothing but plain numbers, as ``parse_cells`` reads them, by numpy's faster parser; else none."""
     first = body[: body.find("\n")] if "\n" in body else body

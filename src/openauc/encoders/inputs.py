@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._columns import Csv, import_pyarrow, parse_cells
+from openauc._columns import GappyCsv, import_pyarrow
 from openauc._validation import UNKNOWN, check_choice, read_label
 from openauc.encoders.base import Kind, check_texts
 from openauc.protocols import get_protocol
@@ -155,7 +155,7 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None) -> Source:
     about = {"source": str(path.resolve()), "size": state.st_size, "modified": state.st_mtime_ns}
     pyarrow, _ = import_pyarrow()
     if path.suffix.lower() == ".csv":
-        cells = _Cells(path)
+        cells = GappyCsv(path)
         return _texts(path, pyarrow.table({name: cells[name] for name in cells}), text_column, about)
     columns, pictures = _read_parquet(path)
     if not pictures or text_column is not None or (wanted == "text" and "text" in columns.column_names):
@@ -178,15 +178,6 @@ def _read_parquet(path: Path) -> tuple[Any, list[str]]:
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}).") from None
     return columns.replace_schema_metadata(None), pictures
-
-
-class _Cells(Csv):
-    """A CSV file in which cells may be empty: not every column is needed."""
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if self._numbers:
-            return super().__getitem__(name)
-        return parse_cells(self._cells[self._position[name] :: len(self)])
 
 
 def _texts(path: Path, columns: Any, text_column: str | None, about: Mapping[str, Any]) -> Source:

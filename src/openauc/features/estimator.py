@@ -302,18 +302,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each sample, or ``unknown_label_`` where its score is above the threshold of the class."""
         score, predicted = self._decide(X)
-        answers = self.classes_[predicted]
-        unknown = score > self.thresholds_[predicted]
-        if unknown.any():
-            if answers.dtype.kind == "U" and self.unknown_label_ is not None:
-                return np.where(unknown, np.array(self.unknown_label_), answers)
-            answers = (
-                answers.astype(np.result_type(answers, type(self.unknown_label_)))
-                if answers.dtype.kind in "iuf"
-                else answers.astype(object)
-            )
-            answers[unknown] = self.unknown_label_
-        return np.asarray(answers)
+        unknown = np.array(self.unknown_label_, object if self.unknown_label_ is None else None)
+        return np.where(score > self.thresholds_[predicted], unknown, self.classes_[predicted])
 
     def classify(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each sample, whether it would be rejected or not."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
+from openauc.features.distance_scores import class_means
 from openauc.features.evidence import OUTLIERS, Fold, Observed, Observer, Scale, name_of, observe_fold, observe_rest
 from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
 from openauc.features.rejector import (
@@ -302,8 +303,6 @@ class Fitting:
 
 def _spread_ratio(X: NDArray[Any], y: Rows) -> float:
     """Variance of the features inside classes over that of the class means."""
-    members = np.zeros((y.max() + 1, len(y)), X.dtype)
-    members[y, np.arange(len(y))] = 1
-    means = members @ X / members.sum(1, keepdims=True)
-    between = float(((means[y] - X.mean(0)) ** 2).sum())
-    return float(((X - means[y]) ** 2).sum()) / between if between > 0 else np.inf
+    means, members = class_means(X, y)
+    between = float(((means[members] - X.mean(0)) ** 2).sum())
+    return float(((X - means[members]) ** 2).sum()) / between if between > 0 else np.inf

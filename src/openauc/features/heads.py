@@ -71,9 +71,8 @@ class ClassMeanHead(Head):
     def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
         """Means (C, d), weighted."""
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
-        members = np.zeros((y.max() + 1, len(y)), X.dtype)
-        members[y, np.arange(len(y))] = weight
-        self.means = members @ X / members.sum(1, keepdims=True)
+        classes = (y == label for label in range(y.max() + 1))
+        self.means = np.stack([np.average(X[c], axis=0, weights=weight[c]) for c in classes]).astype(X.dtype)
         variance = float(np.average(((X - self.means[y]) ** 2).mean(1), weights=weight))
         self.scale = self.strength / max(variance, float(np.finfo(np.float32).tiny))
         return self

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._columns import Columns, Csv, import_pyarrow, parse_cells, read_columns, suffix_of
+from openauc._columns import Columns, GappyCsv, import_pyarrow, read_columns, suffix_of
 from openauc._files import PathLike, parse_json, write_text
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_fraction
 
@@ -132,7 +132,7 @@ def read_table(
         Read it like the table a model was fitted on.
     """
     file, like = Path(path), like or Source()
-    columns = _Cells(file) if suffix_of(file) == ".csv" and file.is_file() else read_columns(file)
+    columns = GappyCsv(file) if suffix_of(file) == ".csv" and file.is_file() else read_columns(file)
     label = _label(file, columns, label_column, like)
     left_out: tuple[str, ...] = ()
     if embedding_column is None and like.features and all(name in columns for name in like.features):
@@ -142,15 +142,6 @@ def read_table(
     source = Source(features=taken, label=label, encoder=_encoder(file))
     others = {name: columns[name] for name in columns if name not in taken}
     return Table(file, _matrix(file, columns, taken), others, source, left_out)
-
-
-class _Cells(Csv):
-    """A CSV file in which cells may be empty: not every column is needed."""
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if self._numbers:
-            return super().__getitem__(name)
-        return parse_cells(self._cells[self._position[name] :: len(self)])
 
 
 def _label(path: Path, columns: Columns, given: str | None, like: Source) -> str | None:
