@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # `make run` needs less than the tests, and is the first thing a new user waits for.
 FOR_RUN := $(VENV)/.for_run
 FOR_TESTS := $(VENV)/.for_tests
+# A browser for the report's pages; two databases for the SQL queries, of which one needs Java.
+DEBIAN := chromium postgresql openjdk-17-jre-headless
 
 .PHONY: run test check docs speed clean
 
@@ -12,7 +14,7 @@ run: $(FOR_RUN)  ## the main job: train and test all methods on the embedded dig
 	$(BIN)/openauc run digits --baseline ce_plus
 
 test: $(FOR_TESTS) lint docs  ## everything CI runs
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --durations=10
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered --durations=10
 
 check: $(FOR_TESTS) style  ## the fast part, under a minute
 	$(BIN)/python -m pytest -m "not slow" tests/metrics/test_ranking.py tests/metrics/test_decision.py \
@@ -40,13 +42,13 @@ $(VENV):
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
 
 $(FOR_RUN): pyproject.toml constraints.txt | $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[train]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[train,sklearn]"
 	touch $@
 
 $(FOR_TESTS): pyproject.toml constraints.txt | $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
-	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
-		|| echo "no Chromium: the report's tests in a browser will be skipped, or fail where CI is set"
+	{ dpkg -s $(DEBIAN) || { apt-get update -qq && apt-get install -y -qq $(DEBIAN); }; } >/dev/null 2>&1 \
+		|| echo "not all of $(DEBIAN) are here: tests without what they need are skipped, or fail where CI is set"
 	touch $(FOR_RUN) $@
 
 clean:

@@ -4,6 +4,8 @@ Everything here takes the triple (y_true, y_pred, open_score): y_true is -1 for 
 means more unknown, and a sample is rejected when its score is above the threshold.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from openauc._validation import UNKNOWN
 from openauc.audit import Audit, audit
 from openauc.evaluation import Evaluation, evaluate
@@ -40,12 +42,16 @@ from openauc.predictions import Predictions
 from openauc.scoring import make_scorer
 from openauc.uncertainty import Comparison, Interval, compare
 
+if TYPE_CHECKING:
+    from openauc.streaming import Accumulator
+
 __version__ = "0.1.0"
 
 __all__ = [
     "METRICS",
     "SELECTIVE",
     "UNKNOWN",
+    "Accumulator",
     "Audit",
     "Comparison",
     "Costs",
@@ -89,3 +95,11 @@ __all__ = [
     "unknown_tpr",
     "youden_index",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Accumulator":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from openauc.streaming import Accumulator  # those who evaluate at once need not wait for it
+
+    return Accumulator

@@ -232,7 +232,17 @@ def _read_parquet(path: Path) -> Columns:
     try:
         table = parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}).") from None
+        raise unreadable_parquet(path, error) from None
+    return arrow_columns(table, path)
+
+
+def unreadable_parquet(path: PathLike, error: Exception) -> ValueError:
+    """What to raise where Arrow raised ``error``."""
+    return ValueError(f"{path} is not a readable Parquet file ({(str(error).splitlines() or [repr(error)])[0]}).")
+
+
+def arrow_columns(table: Any, path: PathLike) -> Columns:
+    """The columns of an Arrow table that was read from ``path``, lists of one length as matrices."""
     columns = {}
     for name in table.column_names:
         values = table.column(name).to_numpy()

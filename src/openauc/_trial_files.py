@@ -13,6 +13,7 @@ CHECKPOINT = "checkpoint.safetensors"
 WEIGHTS = "model.safetensors"
 PREDICTIONS = "predictions.parquet"
 VALIDATION = "validation.parquet"
+FOLDS = "folds.parquet"
 THRESHOLD = "threshold.json"
 RESULT = "result.json"
 

@@ -135,9 +135,9 @@ def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray
     if len(y_true) == 0 or len(y_pred) == 0:
         return y_true, y_pred
     if y_true.dtype.kind == "U" and _holds_integers(y_true):
-        return y_true, _as_text(y_pred)
+        return y_true, as_text(y_pred)
     if y_pred.dtype.kind == "U" and _holds_integers(y_pred):
-        return _as_text(y_true), y_pred
+        return as_text(y_true), y_pred
     raise TypeError(
         f"y_true holds {_kind_word(y_true)} (such as {y_true[0].item()!r}) but y_pred holds "
         f"{_kind_word(y_pred)} (such as {y_pred[0].item()!r}); use the same kind of label in both."
@@ -151,7 +151,8 @@ def _holds_integers(names: NDArray[Any]) -> bool:
     return bool(len(digits)) and not padded.any()
 
 
-def _as_text(integers: NDArray[Any]) -> NDArray[Any]:
+def as_text(integers: NDArray[Any]) -> NDArray[Any]:
+    """Integers as Python writes them."""
     classes, position = np.unique(integers, return_inverse=True)
     return np.array([str(label) for label in classes.tolist()])[position]
 

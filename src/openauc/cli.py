@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from openauc.commands import embed, fit, listing, predict, report, run, scoring, table, train
+from openauc.commands import embed, evaluate, fit, listing, predict, report, run, scoring, sql, table, train, watch
 
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
 """Arguments of functions that an option names otherwise."""
@@ -70,14 +70,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("evaluate")(scoring.evaluate)
+app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(scoring.compare)
 app.command("audit")(scoring.audit)
 app.command("threshold")(scoring.threshold)
+app.command("sql")(sql.sql)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("embed")(embed.embed)
 app.command("fit")(fit.fit)
+app.command("watch")(watch.watch)
 app.command("run")(run.run)
 app.command("table")(table.table)
 app.command("report")(report.report)

@@ -8,7 +8,6 @@ import platform
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 _PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "safetensors", "pyarrow", "pillow", "ray")
@@ -17,6 +16,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 
 def environment() -> dict[str, str]:
     """Versions, hardware and commit, as plain text; what is absent is left out."""
+    from importlib import metadata  # slow to import, and few ask
+
     facts = {
         "openauc": metadata.version("openauc"),
         "python": platform.python_version(),

@@ -103,7 +103,29 @@ class Predictions(NamedTuple):
 
         Raises :class:`MissingColumns`, with the arguments that may fit, if the columns have other names.
         """
-        columns = read_columns(path)
+        return cls.from_columns(
+            read_columns(path),
+            path=path,
+            label_column=label_column,
+            pred_column=pred_column,
+            score_column=score_column,
+            logits_column=logits_column,
+            lower_is_unknown=lower_is_unknown,
+        )
+
+    @classmethod
+    def from_columns(
+        cls,
+        columns: Columns,
+        *,
+        path: PathLike,
+        label_column: str = "y_true",
+        pred_column: str = "y_pred",
+        score_column: str = "open_score",
+        logits_column: str = "logits",
+        lower_is_unknown: bool = False,
+    ) -> Predictions:
+        """The same from columns that were read already, from ``path``, which errors name."""
         given = {"label_column": label_column, "pred_column": pred_column, "score_column": score_column}
         absent = [role for role, name in given.items() if name not in columns]
         logits = [logits_column] if logits_column in columns else [n for n in columns if n.startswith(_LOGIT_PREFIX)]

@@ -13,14 +13,18 @@ import openauc
 ROOT = Path(openauc.__file__).parent
 
 LAYERS = [
-    *("_validation", "_files", "_trial_files", "_columns", "environment", "plotting", "predictions"),
+    *("_validation", "_files", "_trial_files", "_columns", "environment", "_workers", "plotting", "predictions"),
     *("metrics", "intervals", "uncertainty", "constructions", "audit", "evaluation", "scoring"),
-    *("features", "recipe", "protocols", "losses", "models", "methods", "training", "encoders"),
+    *("streaming", "shards", "sql"),
+    *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "training", "encoders"),
     *("bench", "report", "commands", "cli", "__main__"),
 ]
 """Packages and modules below ``openauc``; the package itself re-exports what comes up to ``evaluation``."""
 
-TORCH = ("losses", "models", "methods", "training", "bench.runner", "bench.executors", "bench.cost", "bench.saved")
+TORCH = (
+    *("torch", "losses", "models", "methods", "training"),
+    *("bench.runner", "bench.heads", "bench.folds", "bench.executors", "bench.cost", "bench.saved"),
+)
 """Who may need torch to be imported."""
 
 

@@ -408,7 +408,7 @@ def test_nor_one_that_is_worse_than_the_largest_logit(monkeypatch, few_folds):
         compared.append((one, other))
         return len(compared) == 2
 
-    monkeypatch.setattr(fitting, "worse_by_far", only_below_max_logit)
+    monkeypatch.setattr(rejector, "worse_by_far", only_below_max_logit)
     model = OpenSetClassifier(random_state=0).fit(*blobs(5))
     assert model.report_.chosen == "max_logit"
     assert "on held-out classes the learned rejector is below max_logit, so max_logit rejects." in model.report_.notes
@@ -419,7 +419,7 @@ def test_nor_one_that_is_worse_than_the_largest_logit(monkeypatch, few_folds):
 def test_of_a_part_of_the_curve_the_better_one_is_used(monkeypatch, few_folds):
     """Fewer samples tell there, so being behind at all is enough."""
     errors = []
-    monkeypatch.setattr(fitting, "worse_by_far", lambda one, other, allowed: bool(errors.append(allowed)))
+    monkeypatch.setattr(rejector, "worse_by_far", lambda one, other, allowed: bool(errors.append(allowed)))
     for max_ofpr in (None, 0.2):
         OpenSetClassifier(random_state=0, max_ofpr=max_ofpr).fit(*blobs(5))
     assert errors == [2.0, 2.0, 0.0, 0.0]

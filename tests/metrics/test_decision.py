@@ -497,16 +497,41 @@ def test_classes_are_numbered_alike_by_lookup_and_by_search(offset):
 
 
 @pytest.mark.parametrize("n_classes", [5, 2**16])
-def test_precision_changes_by_both_sorts(n_classes):
+def test_rate_changes_by_both_sorts(n_classes):
     """More classes than 16 bits hold take the other sort."""
     rng = np.random.default_rng(1)
     pred = rng.choice([-1, 0, 3, 4, n_classes - 1], 200)
     true = np.where((rng.random(200) < 0.6) & (pred >= 0), pred, 1)
     true[::9] = UNKNOWN
     ranking = rank(read_samples(true, pred, np.arange(200.0)))
-    change = counts._precision_changes(ranking, pred, n_classes)
+    size, scale = np.arange(1, n_classes + 1), counts._scale(n_classes)
+    changes = counts._rate_changes(ranking, pred, size, 2 * size, scale)
     for c in (0, 3, 4, n_classes - 1):
         mine = pred == c
-        precision = np.cumsum((true == pred)[mine]) / np.arange(1, mine.sum() + 1)
-        np.testing.assert_allclose(np.cumsum(change[mine]), precision, atol=1e-14)
-    assert not change[pred < 0].any()
+        hits, accepted = np.cumsum((true == pred)[mine]), np.arange(1, mine.sum() + 1)
+        rates = hits / accepted, hits / (c + 1), (accepted - hits) / (2 * c + 2)
+        for change, rate in zip(changes, rates, strict=True):
+            np.testing.assert_allclose(np.cumsum(change[mine]) / scale, rate, atol=1e-13)
+    assert not any(change[pred < 0].any() for change in changes)
+
+
+def test_tied_samples_in_any_order_give_the_same_bits(monkeypatch):
+    """Also where numpy and numba, and one entry for many equal samples, add up in other orders."""
+    triple = random_triple(3000, seed=3, decimals=1)
+    found = []
+    for backend, seed in (("numpy", 0), ("numpy", 1), ("numba", 2)):
+        monkeypatch.setenv("OPENAUC_BACKEND", backend)
+        order = np.random.default_rng(seed).permutation(3000)
+        found.append(counts.RankedModel(read_samples(*(part[order] for part in triple))).counts)
+    for other in found[1:]:
+        assert all(np.array_equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+def test_normalized_accuracy_of_weighted_samples_where_none_is_rejected():
+    """Sums of weights in other orders differ by rounding, which is no sample rejected."""
+    triple = random_triple(800, decimals=1)
+    weight = np.repeat(0.8 ** np.arange(4), 200)
+    sweep = decision.threshold_sweep(*triple, sample_weight=weight)
+    expected = decision.normalized_accuracy(*triple, threshold=np.inf, sample_weight=np.ones(800))
+    assert sweep.values["normalized_accuracy"].max() <= 1.0
+    assert sweep.values["normalized_accuracy"][-1] == pytest.approx(expected, abs=0.1)

@@ -490,7 +490,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
     monkeypatch.setattr(_kernel, "cores", lambda: n_threads)
     monkeypatch.setattr(_kernel, "_THREADS_FROM", 100)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    assert len(_kernel._chunks(5000)) == n_threads
+    assert len(_kernel.parts_of(5000)) == n_threads
     assert count_pairs(samples, with_wrong=True) == expected
     again = read_samples(samples.y_true, samples.y_pred, samples.score)
     assert np.array_equal(again.kind, samples.kind)

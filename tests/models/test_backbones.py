@@ -56,7 +56,7 @@ def check_contract(backbone: Backbone, size: int = 32) -> None:
 
 class TestMakeBackbone:
     def test_listing(self):
-        assert BACKBONES == ("vgg32", "vgg32_abn", "resnet50", "hf:NAME", "timm:NAME")
+        assert BACKBONES == ("vgg32", "vgg32_abn", "resnet50", "mlp", "hf:NAME", "timm:NAME")
 
     @pytest.mark.parametrize(
         ("name", "kind", "published_dim"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from needs import cannot_run
 
 from openauc import Predictions
 
@@ -43,10 +43,7 @@ Open = Callable[..., Opened]
 
 
 def without_browser(reason: str) -> NoReturn:
-    """Skip; but fail where nobody reads what was skipped."""
-    if os.environ.get("CI"):
-        pytest.fail(f"the report's tests in a browser cannot run: {reason}", pytrace=False)
-    pytest.skip(reason)
+    cannot_run("the report's tests in a browser", reason)
 
 
 @pytest.fixture(scope="session")

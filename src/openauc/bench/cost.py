@@ -12,17 +12,28 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from openauc.bench.trial import Scalar, TrialSpec
+from openauc.features.base import RULES
 from openauc.methods import build_method
 from openauc.recipe import Recipe
 
 COUNTED_SIDE = 64
 """Larger images are counted at this side and scaled by their area, which is what convolutions do."""
 COUNTED_IMAGES = 4
+HEAD_PASSES = 2000
+"""Passes over the samples that all fits of a head take together: strengths, folds, and the one that remains."""
 
 
 def training_flops(spec: TrialSpec) -> float:
-    """Operations of a whole training."""
-    return spec.recipe.epochs * training_images(spec) * flops_per_image(spec)
+    """Operations of a whole training, with its fold networks where the score is a rule."""
+    if spec.is_head:
+        classes = len(spec.open_protocol().splits[spec.split].known)
+        return HEAD_PASSES * training_images(spec) * 4.0 * spec.recipe.image_size * classes
+    trainings = 1.0
+    if spec.score in RULES:
+        from openauc.bench.folds import COST  # needs scikit-learn, as rules do
+
+        trainings += COST
+    return trainings * spec.recipe.epochs * training_images(spec) * flops_per_image(spec)
 
 
 def training_images(spec: TrialSpec) -> int:
@@ -45,11 +56,13 @@ def flops_per_image(spec: TrialSpec) -> float:
 
     Counted by running one step, so that the adversaries of ARPL+CS and the second way of OpenAUC's mixtures are in it.
     """
-    classes = len(spec.open_protocol().splits[spec.split].known) - spec.pseudo_unknown
-    side = min(spec.recipe.image_size, COUNTED_SIDE)
+    protocol = spec.open_protocol()
+    classes = len(protocol.splits[spec.split].known) - spec.pseudo_unknown
+    size = spec.recipe.image_size
+    side = size if protocol.of_embeddings else min(size, COUNTED_SIDE)
     options = tuple(sorted(spec.method_args.items()))
     counted = _counted(spec.method, options, spec.backbone, spec.width, side, classes)
-    return counted * (spec.recipe.image_size / side) ** 2
+    return counted * (size / side) ** 2
 
 
 @lru_cache(maxsize=256)
@@ -57,7 +70,8 @@ def _counted(
     method: str, options: tuple[tuple[str, Scalar], ...], backbone: str, width: int | None, side: int, classes: int
 ) -> float:
     network = build_method(method, classes, image_size=side, backbone=backbone, width=width, method_args=dict(options))
-    images, labels = torch.zeros(COUNTED_IMAGES, 3, side, side), torch.arange(COUNTED_IMAGES) % 2
+    shape = (side,) if backbone == "mlp" else (3, side, side)
+    images, labels = torch.zeros(COUNTED_IMAGES, *shape), torch.arange(COUNTED_IMAGES) % 2
     optimizer = network.optimizer(Recipe())
     with FlopCounterMode(display=False) as counter:
         for phase in network.passes:

@@ -7,7 +7,6 @@ goes wrong with a job is its outcome; only an interruption ends the whole, as ``
 
 from __future__ import annotations
 
-import logging
 import math
 import multiprocessing
 import os
@@ -20,7 +19,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from importlib import import_module
 from itertools import cycle, islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -28,6 +26,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
+from openauc._workers import connected_to_ray, end_with_parent, import_ray, process_environment, thread_limits
 from openauc.bench.trial import Job, Outcome
 from openauc.environment import cores, reuse_memory
 
@@ -73,7 +72,7 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
     for name, value, least in (("workers", workers, 1), ("threads", threads, 1), ("gpus", gpus, 0)):
         if value < least:
             raise ValueError(f"{name} is {value}; expected a whole number, at least {least}.")
-    places = [{**_thread_limits(threads), **gpu} for gpu in _dealt_gpus(gpus, workers)]
+    places = [{**thread_limits(threads), **gpu} for gpu in _dealt_gpus(gpus, workers)]
 
     def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
         waiting = iter(jobs)
@@ -132,17 +131,17 @@ def ray_cluster(
     runtime_env
         What nodes lack and Ray is to bring there, for instance ``{"working_dir": "."}`` for methods of your own.
     """
-    ray = _ray()
+    ray = import_ray()
     _check_resources(cpus_per_trial, gpus_per_trial)
     settings = {
         "num_cpus": cpus_per_trial,
         "num_gpus": gpus_per_trial,
         "max_retries": RETRIES,
-        "runtime_env": {"env_vars": _thread_limits(max(1, int(cpus_per_trial))) | _hidden_gpus(gpus_per_trial)},
+        "runtime_env": {"env_vars": thread_limits(max(1, int(cpus_per_trial))) | _hidden_gpus(gpus_per_trial)},
     }
 
     def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        with _connected(address, runtime_env) as started:
+        with connected_to_ray(address, runtime_env) as started:
             if not _held_by_cluster(cpus_per_trial, gpus_per_trial):
                 _nothing_fits(cpus_per_trial, gpus_per_trial, can_grow=not started)
             task = ray.remote(_on_node).options(**settings)
@@ -215,7 +214,7 @@ class _Worker:
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(self.work, other), daemon=True)
         # Set before it begins, because libraries look at their first import.
-        with _environment(self.environment), _uninterrupted():
+        with process_environment(self.environment), _uninterrupted():
             self.process.start()
         other.close()
         self.started, self.ready = True, False
@@ -266,7 +265,7 @@ def _serve(work: Work, connection: Connection) -> None:
         # The signals of a terminal are for the driver, which passes them on; a second one would cut off the checkpoint.
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
         reuse_memory()
         connection.send(_Word.READY)
         while True:
@@ -277,12 +276,6 @@ def _serve(work: Work, connection: Connection) -> None:
                 connection.send(_Word.INTERRUPTED)
                 return
             connection.send(outcome)
-
-
-def _end_with_parent() -> None:
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _stop(workers: list[_Worker]) -> None:
@@ -308,14 +301,6 @@ def _death(code: int, ready: bool) -> str:
     return f"the worker process died at its start ({how}); the trial can be retried.{hint}"
 
 
-def _ray() -> Any:
-    """The package, which need not be there where types are checked."""
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise ImportError("running on a Ray cluster needs `pip install 'openauc[ray]'`.") from error
-
-
 def _on_node(work: Work, job: Job) -> Outcome:
     """A job as a Ray task."""
     try:
@@ -336,36 +321,12 @@ def _for_node(job: Job, scratch: str | None) -> Job:
 
 
 def _fetched(reference: Any, job: Job) -> Outcome:
-    ray = _ray()
+    ray = import_ray()
     try:
         outcome: Outcome = ray.get(reference)
     except ray.exceptions.RayError as error:
         return Outcome.failed(job, f"lost on the cluster, {type(error).__name__}: {error}")
     return outcome._replace(job=job)
-
-
-@contextmanager
-def _connected(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[bool]:
-    """A connection to Ray, which ends with the block unless it was there before; yields if a cluster was started."""
-    ray = _ray()
-    if ray.is_initialized():
-        if runtime_env is not None:
-            raise ValueError("this process is connected to Ray already; pass runtime_env to that ray.init instead.")
-        yield False
-        return
-    # Unless told not to, a cluster reports its use to Ray's makers; an existing one has been told by its owner.
-    with _environment({"RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")}):
-        ray.init(
-            address or "local",
-            runtime_env=runtime_env,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
-    try:
-        yield address is None
-    finally:
-        ray.shutdown()
 
 
 def _nothing_fits(cpus: float, gpus: float, *, can_grow: bool) -> None:
@@ -378,7 +339,7 @@ def _nothing_fits(cpus: float, gpus: float, *, can_grow: bool) -> None:
 
 def _held_by_cluster(cpus: float, gpus: float) -> int:
     """How many jobs the nodes of the moment can hold."""
-    ray = _ray()
+    ray = import_ray()
     return sum(_held_by_node(node["Resources"], cpus, gpus) for node in ray.nodes() if node["Alive"])
 
 
@@ -395,7 +356,7 @@ def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> i
 
 def _cancel(references: list[Any], grace: float) -> None:
     """End tasks as Ctrl-C would, and after a while in earnest."""
-    ray = _ray()
+    ray = import_ray()
     if not references:
         return
     for reference in references:
@@ -403,11 +364,6 @@ def _cancel(references: list[Any], grace: float) -> None:
     _, left = ray.wait(references, num_returns=len(references), timeout=grace)
     for reference in left:
         ray.cancel(reference, force=True)
-
-
-def _thread_limits(threads: int) -> dict[str, str]:
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    return dict.fromkeys(names, str(threads))
 
 
 def _dealt_gpus(gpus: int, workers: int) -> list[dict[str, str]]:
@@ -425,21 +381,6 @@ def _dealt_gpus(gpus: int, workers: int) -> list[dict[str, str]]:
 def _hidden_gpus(gpus: float) -> dict[str, str]:
     # Left alone, every job without a share of a GPU would go to the first one.
     return {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _check_resources(cpus: float, gpus: float) -> None:

@@ -7,24 +7,25 @@ import time
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from typing import Protocol as Interface
-from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
+from openauc._trial_files import CHECKPOINT, FOLDS, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
 from openauc._validation import UNKNOWN
 from openauc.bench.executors import Execute, in_process
 from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
+from openauc.features.base import RULES
 from openauc.features.scores import make_score
 from openauc.methods import build_method, load_method
 from openauc.methods.base import Method
@@ -37,8 +38,11 @@ from openauc.training.loop import TrainingInterrupted, train
 from openauc.training.predict import Embedded, InferencePrecision, Part, embed, predictions_of
 from openauc.training.process import process_state
 
+if TYPE_CHECKING:
+    from openauc.bench.folds import Folds
+
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
-FILES = (LOG, WEIGHTS, PREDICTIONS, VALIDATION, *map(features_file, PARTS))
+FILES = (LOG, WEIGHTS, FOLDS, PREDICTIONS, VALIDATION, *map(features_file, PARTS))
 
 
 class Watch(Interface):
@@ -134,7 +138,7 @@ def run_trial(
     out: Path | str,
     data_root: Path | None = None,
     keep_features: bool = False,
-    network: Network | None = None,
+    network: Trainer | None = None,
 ) -> TrialResult:
     """One trial, from its data to its metrics: load, train, embed, score, evaluate.
 
@@ -155,11 +159,14 @@ def run_trial(
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    network = network or Network(spec, folder, data_root=data_root)
+    network = network or _trainer(spec, folder, data_root)
     begin = time.perf_counter()
     try:
         data = load_data(spec, data_root)
         network.train()
+        spent = network.seconds
+        if spec.score in RULES and isinstance(network, Network):
+            spent += network.folds.train(data, spec.seed)
         trained = time.perf_counter()
         held_out = network.predictions(spec, data, "validation") if spec.validation else None
         if spec.pseudo_unknown and held_out is not None:
@@ -189,7 +196,7 @@ def run_trial(
         n_unknown=evaluation.n_unknown,
         predictions=PREDICTIONS,
         # A training counts for each trial that shares it, with the parts of it that an earlier process did.
-        seconds=network.seconds + time.perf_counter() - trained,
+        seconds=spent + time.perf_counter() - trained,
         # Sums over a batch are split among threads, so that their number can change the last digits.
         environment={**environment(), "threads": str(torch.get_num_threads())},
     )
@@ -207,6 +214,8 @@ class Network:
         for a network that is loaded from elsewhere.
     data_root
         Local mirror of the data.
+    data
+        What it is trained on; the data of the spec by default.
     trackers
         Of :func:`~openauc.training.loop.train`.
     batch_size, precision
@@ -219,6 +228,7 @@ class Network:
         folder: Path | None,
         *,
         data_root: Path | None = None,
+        data: OpenSetData | None = None,
         trackers: Sequence[str] = (),
         batch_size: int | None = None,
         precision: InferencePrecision = "fp32",
@@ -226,6 +236,7 @@ class Network:
         self.spec = spec
         self.folder = folder
         self.data_root = data_root
+        self.data = data
         self.trackers = trackers
         self.batch_size = batch_size
         self.precision: InferencePrecision = precision
@@ -246,15 +257,34 @@ class Network:
             raise
         return cast(Method, self.method)
 
+    @cached_property
+    def folds(self) -> Folds:
+        """Networks without some of the classes, and what they say of these."""
+        from openauc.bench.folds import Folds  # needs scikit-learn, which other scores do not
+
+        return Folds(self.folder, self._look)
+
+    def _look(self, folder: Path, data: OpenSetData) -> tuple[Embedded, Embedded, float]:
+        """Train a fold network, and look at its training samples and the others; its seconds."""
+        network = Network(self.spec, folder, data=data)
+        seen, rest = (network.embedded(self.spec, data, part) for part in ("train", "validation"))
+        return seen, rest, network.seconds
+
     def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
         """The triple of one part of the data by the score of a trial."""
+        return self.scored(spec, lambda: data, self.embedded(spec, data, part))
+
+    def scored(self, spec: TrialSpec, load: Callable[[], OpenSetData], embedded: Embedded) -> Predictions:
+        """The triple of embedded images by the score of a trial; one that looks at the training samples loads them."""
         method, score = self.train(), spec.score
         kind = load_method(spec.method)
         if score is None and type(method) is not kind:
             score = kind.score
+        if score in RULES:
+            return self.folds.predictions(score, self.embedded(spec, load(), "train"), embedded)
         fits = score is not None and make_score(score).fits
-        training = self.embedded(spec, data, "train") if fits else None
-        return predictions_of(method, self.embedded(spec, data, part), score=score, training=training)
+        training = self.embedded(spec, load(), "train") if fits else None
+        return predictions_of(method, embedded, score=score, training=training)
 
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
         """Features and logits of one part: once for all trials that look at the same images, or from an earlier run."""
@@ -291,7 +321,7 @@ class Network:
         spec = self.spec
         if self.folder is None:
             raise ValueError("this network has no folder to be trained in; load its weights first.")
-        data = load_data(spec, self.data_root)
+        data = self.data or load_data(spec, self.data_root)
         if (self.folder / WEIGHTS).is_file() and not (self.folder / CHECKPOINT).is_file():
             # The trial, or another one with the same training, has left its network here.
             self.load(self.folder / WEIGHTS, data.num_classes)
@@ -314,13 +344,38 @@ class Network:
         self.method = method
 
 
+class Trainer(Interface):
+    """What a trial asks of its training: a :class:`Network`, or a head that scikit-learn fits."""
+
+    @property
+    def seconds(self) -> float:
+        """What the training took."""
+
+    def train(self) -> object:
+        """Train, now or never again."""
+
+    def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
+        """The triple of one part of the data by the score of a trial."""
+
+    def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
+        """Features and logits of one part."""
+
+
+def _trainer(spec: TrialSpec, folder: Path, data_root: Path | None) -> Trainer:
+    if not spec.is_head:
+        return Network(spec, folder, data_root=data_root)
+    from openauc.bench.heads import FittedHead  # needs scikit-learn, which networks do not
+
+    return FittedHead(spec, partial(load_data, data_root=data_root))
+
+
 def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
     """Train once and test for every trial of the job, in the job's folder or a temporary one."""
     with _workplace(job.folder) as parent:
         folders = {spec.id: parent / spec.id for spec in job.specs}
         first = folders[job.specs[0].id]
         first.mkdir(parents=True, exist_ok=True)
-        network = Network(job.specs[0], first, data_root=data_root)
+        network = _trainer(job.specs[0], first, data_root)
         results = tuple(
             run_trial(spec, out=folders[spec.id], data_root=data_root, keep_features=job.keep_features, network=network)
             for spec in job.specs
@@ -329,8 +384,13 @@ def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
 
 
 def load_data(spec: TrialSpec, data_root: Path | None) -> OpenSetData:
-    """The data of a trial; nothing is read before it is asked for."""
-    data = spec.open_protocol().load(
+    """The data of a trial; nothing is read before it is asked for, but embeddings that are missing are made."""
+    protocol = spec.open_protocol()
+    if protocol.of_embeddings:
+        from openauc.encoders.prepare import make_embeddings
+
+        make_embeddings(protocol, data_root)
+    data = protocol.load(
         spec.split,
         root=data_root,
         validation=spec.validation,
@@ -381,7 +441,7 @@ def _jobs(
         for spec in left:
             store.open(spec)
         if key in trained and trained[key] != left[0]:
-            names = [WEIGHTS, LOG, features_file("train"), features_file("validation")]
+            names = [WEIGHTS, LOG, FOLDS, features_file("train"), features_file("validation")]
             if _tested_on(trained[key]) == _tested_on(left[0]):
                 names.append(features_file("test"))
             for name in names:
@@ -413,7 +473,7 @@ def _keep(store: Store, outcome: Outcome) -> None:
     for result in outcome.results:
         files = outcome.files.get(result.spec.id)
         if result.spec != first and result.error is None:
-            for name in (LOG, WEIGHTS):
+            for name in (LOG, WEIGHTS, FOLDS):
                 store.copy(name, first, result.spec)
         store.save(result, files)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ from openauc._trial_files import SPEC, WEIGHTS, read_threshold
 from openauc._validation import UNKNOWN
 from openauc.bench.runner import Network, load_data
 from openauc.bench.trial import TrialSpec
-from openauc.features.scores import make_score
 from openauc.metrics.operating import decide
 from openauc.protocols.sources import LazyImages, image_files
 from openauc.training.checkpoint import read_about
-from openauc.training.predict import Embedded, InferencePrecision, embed_images, predictions_of
+from openauc.training.predict import Embedded, InferencePrecision, embed_images
 
 UNKNOWN_NAME = "unknown"
 
@@ -91,11 +91,8 @@ class SavedRun:
             batch_size=self.network.batch_size,
             seen=lambda count: seen(count, len(encoded)),
         )
-        training = None
-        if spec.score is not None and make_score(spec.score).fits:
-            training = self.network.embedded(spec, load_data(spec, self.network.data_root), "train")
         embedded = Embedded(*found, np.full(len(encoded), UNKNOWN))
-        predictions = predictions_of(method, embedded, score=spec.score, training=training)
+        predictions = self.network.scored(spec, partial(load_data, spec, self.network.data_root), embedded)
         threshold = np.inf if self.threshold is None else self.threshold
         decided = decide(predictions.y_pred, predictions.open_score, threshold=threshold)
         names = np.array([*self.class_names, UNKNOWN_NAME])  # the unknown label, -1, is the last one

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openauc._validation import check_choice, check_fraction
+from openauc.features.base import HEADS, RULES
 from openauc.features.scores import SCORES
 from openauc.methods import load_method, recipe_for
 from openauc.protocols import PROTOCOLS, Protocol, get_protocol, is_protocol_file
@@ -22,6 +23,8 @@ from openauc.recipe import Recipe
 Scalar = str | int | float | bool | None
 
 
+DETECTORS = ("average_of_all", "isolation_forest", "one_class_svm", "local_outlier_factor")
+"""Scores of embeddings for comparison only: the average of all scores, and scikit-learn's detectors of outliers."""
 SETTABLE = ("backbone", "width", "weights", "train_images", "pseudo_unknown", "balanced", "precision", "compile")
 """Fields of a trial that have no option of their own on the command line."""
 
@@ -35,7 +38,8 @@ class TrialSpec:
     protocol, split
         Which classes are known, see ``openauc list protocols``; or a JSON file of one's own.
     method, method_args
-        Name of the method and its options; those left out keep the method's defaults.
+        Name of the method and its options; those left out keep the method's defaults. On embeddings also one of
+        ``HEADS``, which scikit-learn fits.
     backbone, width
         Network, and the channels of its first layer (as published if None).
     recipe
@@ -51,7 +55,9 @@ class TrialSpec:
         ``pseudo_unknown`` the trial is scored on what was held out, its held-out classes as unknowns, and the test
         part stays closed: this is how options are chosen.
     score
-        Name in ``SCORES``, None for the method's own. It is no part of the training: one network serves many scores.
+        Name in ``SCORES``, one of ``RULES`` (of a head also of ``DETECTORS``), None for the method's own. It is no part
+        of the training: one network serves many scores. For a rule, networks without some of the classes are trained
+        beside it (``openauc.bench.folds``).
     balanced
         Test on as many known as unknown images.
     precision, compile
@@ -96,7 +102,7 @@ class TrialSpec:
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected an integer from 0 upwards.")
         if self.score is not None:
-            check_choice("score", self.score, SCORES)
+            check_choice("score", self.score, (*SCORES, *RULES, *(DETECTORS if self.is_head else ())))
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         check_fraction("validation", self.validation, zero=True, one=False)
         for name, value in self.method_args.items():
@@ -130,7 +136,13 @@ class TrialSpec:
         chosen = get_protocol(protocol)
         if not 0 <= split < len(chosen.splits):
             raise ValueError(f"{protocol} has no split {split}; it has 0 to {len(chosen.splits) - 1}.")
-        if not isinstance(recipe, Recipe):
+        if method in HEADS:
+            if not chosen.of_embeddings or recipe is not None or epochs is not None:
+                raise ValueError(
+                    f"{method!r} classifies embeddings, and has no recipe; {protocol!r} and it do not fit."
+                )
+            recipe, backbone = next(iter(chosen.recipes.values())), method
+        elif not isinstance(recipe, Recipe):
             recipe = recipe_for(recipe, protocol, method, epochs=epochs)
         elif epochs is not None:
             raise ValueError("epochs scales a named recipe; a recipe of your own already has its epochs.")
@@ -139,9 +151,14 @@ class TrialSpec:
             split=split,
             method=method,
             recipe=recipe,
-            backbone=backbone or load_method(method).default_backbone(recipe.image_size),
+            backbone=backbone or chosen.backbone or load_method(method).default_backbone(recipe.image_size),
             **{"width": chosen.width, **more},
         )
+
+    @property
+    def is_head(self) -> bool:
+        """Whether scikit-learn fits it, on embeddings, and no network is trained."""
+        return self.method in HEADS
 
     @property
     def protocol_name(self) -> str:
@@ -168,7 +185,8 @@ class TrialSpec:
         facts = _essential(self)
         for name in ("score", "balanced"):
             facts.pop(name, None)
-        facts["method"] = vars(load_method(self.method)).get("trained_as") or self.method
+        if not self.is_head:
+            facts["method"] = vars(load_method(self.method)).get("trained_as") or self.method
         if self.protocol_hash is None:
             protocol = get_protocol(facts.pop("protocol"))
             facts |= {"source": str(protocol.known_source), "known": protocol.splits[facts.pop("split")].known}

@@ -68,7 +68,7 @@ def _protocols() -> Table:
         )
         for name, protocol in PROTOCOLS.items()
     )
-    return _table("protocols", ("name", "known + unknown", "splits", "pixels", "reference"), rows)
+    return _table("protocols", ("name", "known + unknown", "splits", "pixels or features", "reference"), rows)
 
 
 def _recipes() -> Table:

@@ -1,4 +1,4 @@
-"""Commands on files of predictions: evaluate, compare, audit, threshold."""
+"""Commands on files of predictions: compare, audit, threshold; what they share with `openauc evaluate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from openauc.audit import Audit
-    from openauc.evaluation import Evaluation
-    from openauc.metrics.legacy import LegacyRow
     from openauc.metrics.operating import Costs, OperatingPoint
     from openauc.predictions import Predictions
     from openauc.uncertainty import Comparison
@@ -42,76 +40,6 @@ Json = Annotated[
 Level = Annotated[float, typer.Option(help="Level of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of bootstrap and permutations.")]
 Replicates = Annotated[int, typer.Option(help="Bootstrap replicates.")]
-
-
-def evaluate(
-    files: Files,
-    json_out: Json = None,
-    ties: Annotated[
-        Literal["half", "strict"], typer.Option(help="Credit of a tied pair: half, or none as in the paper.")
-    ] = "half",
-    level: Level = 0.95,
-    max_ofpr: Annotated[
-        float | None, typer.Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
-    ] = None,
-    min_ofpr: Annotated[float, typer.Option(help="Lower end of that range.")] = 0.0,
-    label_column: LabelColumn = "y_true",
-    pred_column: PredColumn = "y_pred",
-    score_column: ScoreColumn = "open_score",
-    unknown_label: UnknownLabel = "-1",
-    lower_is_unknown: LowerIsUnknown = False,
-    curves: Annotated[bool, typer.Option("--curves", help="Put the points of the curves into the JSON.")] = False,
-    legacy: Annotated[
-        bool, typer.Option("--legacy", help="Also show what older public codes compute, and why it differs.")
-    ] = False,
-    replicates: Replicates = 2000,
-    seed: Seed = 0,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
-    ] = None,
-) -> None:
-    """Every metric of one or more files of predictions, with interval, direction and threshold."""
-    from openauc.evaluation import evaluate as evaluate_triple
-    from openauc.metrics.table import standard_metrics
-
-    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
-    label = read_label(unknown_label)
-    models = [load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files]
-    results: dict[str, dict[str, Any]] = {}
-    for file, predictions in zip(files, models, strict=True):
-        evaluation = evaluate_triple(
-            *predictions, metrics=metrics, level=level, rng=seed, n_replicates=replicates, unknown_label=label
-        )
-        results[str(file)] = evaluation.to_dict(curves=curves)
-        if legacy:
-            from openauc.metrics.legacy import explain
-
-            rows = explain(*predictions, unknown_label=label)
-            results[str(file)]["legacy"] = [row._asdict() for row in rows]
-        if json_out != "-":
-            labels = {name: metric.label for name, metric in metrics.items()}
-            _show_evaluation(evaluation, labels, title=str(file))
-            if legacy:
-                _show_legacy(rows)
-    _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
-    if report is not None:
-        from openauc._files import write_text
-        from openauc.report import predictions_report
-
-        page = predictions_report(
-            dict(zip(model_names(files), models, strict=True)),
-            ties=ties,
-            max_ofpr=max_ofpr,
-            min_ofpr=min_ofpr,
-            level=level,
-            rng=seed,
-            n_replicates=replicates,
-            unknown_label=label,
-            flipped=lower_is_unknown,
-            command=shlex.join(["openauc", *sys.argv[1:]]),
-        )
-        write_text(report, page)
-        print(f"wrote {report}", file=sys.stderr)
 
 
 def compare(
@@ -325,39 +253,6 @@ def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
     above = Text(f"{title}\n" if console.options.ascii_only else title, style="bold")
     below = Text(f"{caption}\n" if caption else "", style="dim")
     console.print(above, table, below, sep="\n", end="")
-
-
-def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
-    rows = []
-    for name, value in evaluation.values.items():
-        low, high = evaluation.intervals[name]
-        at = f"{evaluation.thresholds[name]:.6g}" if name in evaluation.thresholds else ""
-        arrow = "↑" if evaluation.better[name] == "higher" else "↓"
-        rows.append((labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at))
-    _show(
-        f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples",
-        ("metric", "value", f"{evaluation.level:.0%} interval", "better", "threshold"),
-        rows,
-        "reject when score > threshold; F, Youden and NAcc at their best threshold on these samples",
-    )
-
-
-def _show_legacy(rows: Iterable[LegacyRow]) -> None:
-    from rich.text import Text
-
-    _show(
-        "What older public codes compute",
-        ("name", "theirs", "exact", "difference"),
-        (
-            (
-                Text.assemble(f"{r.name}\n", (r.why, "dim")),
-                f"{r.value:.4f}",
-                f"{r.exact_value:.4f}",
-                f"{r.difference:+.4f}",
-            )
-            for r in rows
-        ),
-    )
 
 
 def _show_comparison(comparison: Comparison) -> None:

@@ -29,7 +29,10 @@ SplitIndex = Annotated[int, typer.Option("--split", help="Which class split of t
 RecipeName = Annotated[
     str | None, typer.Option("--recipe", help="Such as plain or plus; else the protocol's own or the published one.")
 ]
-ScoreName = Annotated[str | None, typer.Option("--score", help="See `openauc list scores`; else the method's own.")]
+ScoreName = Annotated[
+    str | None,
+    typer.Option("--score", help="See `openauc list scores`, or learned, average, selected; else the method's own."),
+]
 DataRoot = Annotated[Path | None, typer.Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
 Settings = Annotated[
     list[str] | None,

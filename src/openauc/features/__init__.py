@@ -11,12 +11,22 @@ from openauc.features.scores import SCORES, make_score
 
 _WITH_SKLEARN = {
     "FitReport": "report",
+    "Monitor": "monitor",
     "OpenSetClassifier": "estimator",
     "PseudoUnknownSplit": "splits",
     "openauc_scorer": "splits",
 }
 
-__all__ = ["SCORES", "FitReport", "OpenSetClassifier", "PseudoUnknownSplit", "Score", "make_score", "openauc_scorer"]
+__all__ = [
+    "SCORES",
+    "FitReport",
+    "Monitor",
+    "OpenSetClassifier",
+    "PseudoUnknownSplit",
+    "Score",
+    "make_score",
+    "openauc_scorer",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,12 @@ Floats = NDArray[np.float64]
 Real = NDArray[np.floating]
 
 
+HEADS = ("logistic", "class_mean", "mlp")
+"""Names of our heads, the classifiers on embeddings (:mod:`openauc.features.heads`)."""
+RULES = ("learned", "average", "selected")
+"""Names of the ways to reject that look at several scores, and at held-out classes."""
+
+
 class Score:
     """What every score offers; a subclass writes ``__call__`` and, where it learns from training samples, ``fit``.
 

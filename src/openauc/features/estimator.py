@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from openauc._validation import UNKNOWN, check_choice, check_fraction
+from openauc.features.base import RULES
 from openauc.features.conformal import Calibration, benjamini_hochberg
 from openauc.features.evidence import KINDS, name_of
 from openauc.features.fitting import Fitted, Fitting
@@ -28,7 +29,6 @@ Rows = NDArray[np.int64]
 CHUNK = 4096
 """Samples looked at together, which bounds the memory of a prediction."""
 SPLIT_SHARE = 0.2
-REJECTORS = ("learned", "average", "selected")
 THRESHOLDS = ("acceptance", "youden", "cost")
 CALIBRATIONS = ("cross", "split")
 
@@ -223,10 +223,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "decision_function or predict_proba."
             )
         if isinstance(self.rejector, str):
-            check_choice("rejector", self.rejector, (*REJECTORS, *SCORES))
+            check_choice("rejector", self.rejector, (*RULES, *SCORES))
         elif not callable(self.rejector):
             raise TypeError(f"rejector is {self.rejector!r}; expected a name, a Score or a function.")
-        elif name_of(self.rejector) in (*REJECTORS, *KINDS):
+        elif name_of(self.rejector) in (*RULES, *KINDS):
             raise ValueError(f"the rejector has the name of one of ours, {name_of(self.rejector)!r}; rename it.")
         check_choice("calibration", self.calibration, CALIBRATIONS)
         if self.seen_by_encoder not in (True, False, "auto"):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
+from openauc.features.base import RULES
 from openauc.features.distance_scores import class_means
 from openauc.features.evidence import OUTLIERS, Fold, Observed, Observer, Scale, name_of, observe_fold, observe_rest
 from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
@@ -27,8 +28,8 @@ from openauc.features.rejector import (
     Learned,
     Rejector,
     held_out_scores,
+    instead_of_learned,
     of_columns,
-    worse_by_far,
 )
 from openauc.features.report import FitReport, Tried
 from openauc.features.scores import SCORES
@@ -147,7 +148,7 @@ class Fitting:
         )
 
     def _is_rule(self) -> bool:
-        return isinstance(self.rejector, str) and self.rejector in ("learned", "average", "selected")
+        return isinstance(self.rejector, str) and self.rejector in RULES
 
     def _scale(self) -> float:
         length = float(np.linalg.norm(self.X.astype(np.float64), axis=1).mean())  # squares leave float32 at 1e19
@@ -251,12 +252,11 @@ class Fitting:
         if wanted == "selected":
             return max((name for name in estimates if name in SCORES), key=lambda name: estimates[name].value)
         if wanted == "learned":
-            for other in ("average", "max_logit"):
-                # A part of the curve tells of fewer samples, and what is learned for it is no surer than the average.
-                errors = 2.0 if self.max_ofpr is None else 0.0
-                if worse_by_far(estimates["learned"], estimates[other], errors):
-                    self.notes.append(f"on held-out classes the learned rejector is below {other}, so {other} rejects.")
-                    return other
+            # A part of the curve tells of fewer samples, and what is learned for it is no surer than the average.
+            other = instead_of_learned(estimates, errors=2.0 if self.max_ofpr is None else 0.0)
+            if other is not None:
+                self.notes.append(f"on held-out classes the learned rejector is below {other}, so {other} rejects.")
+                return other
         return str(wanted)
 
     def _seen_by_encoder(self, folds: Sequence[Fold]) -> bool:

@@ -10,7 +10,7 @@ chosen on, and jump where this one is continuous.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -249,6 +249,12 @@ def worse_by_far(one: Estimate, other: Estimate, errors: float = 2.0) -> bool:
     n = len(deviations)
     error = float(np.sqrt((deviations**2).sum() * n / max(n - 1, 1)))
     return difference < -errors * error
+
+
+def instead_of_learned(estimates: Mapping[str, Estimate], errors: float = 2.0) -> str | None:
+    """What rejects in place of a learned rejector: the average or the largest logit, if better by far; else None."""
+    others = ("average", "max_logit")
+    return next((other for other in others if worse_by_far(estimates["learned"], estimates[other], errors)), None)
 
 
 Learn = Callable[[Sequence[Fold]], Callable[[Any], Any]]

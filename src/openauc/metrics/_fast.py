@@ -319,20 +319,22 @@ def accepted_counts(kind: Array, last: Array) -> tuple[Array, Array, Array]:
 
 @njit(nogil=True, cache=True)
 def running_totals(
-    pred: Array, kind: Array, last: Array, size: Array, negative: Array
+    pred: Array, kind: Array, last: Array, size: Array, negative: Array, scale: float
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Correct, accepted known and unknown samples and the sums over classes of precision, recall and fall-out.
 
-    At every threshold, after a leading zero; samples come in rank order, tie groups end at ``last``.
+    At every threshold, after a leading zero; samples come in rank order, tie groups end at ``last``. Rates are rounded
+    to multiples of 1 / scale, whose sums do not depend on the order of tied samples.
     """
     n = len(last) + 1
     correct, known, unknown = np.empty(n), np.empty(n), np.empty(n)
     precision_sum, recall_sum, fallout_sum = np.empty(n), np.empty(n), np.empty(n)
     correct[0] = known[0] = unknown[0] = precision_sum[0] = recall_sum[0] = fallout_sum[0] = 0.0
     hits, accepted = np.zeros(len(size), np.int64), np.zeros(len(size), np.int64)
-    precision, recall_step, fallout_step = np.zeros(len(size)), 1.0 / size, 1.0 / negative
+    precision, recall = np.zeros(len(size), np.int64), np.zeros(len(size), np.int64)
+    fallout = np.zeros(len(size), np.int64)
     n_correct, n_known, n_unknown = 0, 0, 0
-    p_sum, r_sum, f_sum = 0.0, 0.0, 0.0
+    p_sum, r_sum, f_sum = 0, 0, 0
     begin = 0
     for g in range(len(last)):
         for i in range(begin, last[g] + 1):
@@ -346,14 +348,18 @@ def running_totals(
             n_correct += is_correct
             n_unknown += is_unknown
             n_known += not is_unknown
-            r_sum += recall_step[c] * is_correct
-            f_sum += fallout_step[c] * (not is_correct)
-            now = hits[c] / accepted[c]
+            now = np.int64(np.rint(hits[c] / accepted[c] * scale))
             p_sum += now - precision[c]
             precision[c] = now
+            now = np.int64(np.rint(hits[c] / size[c] * scale))
+            r_sum += now - recall[c]
+            recall[c] = now
+            now = np.int64(np.rint((accepted[c] - hits[c]) / negative[c] * scale))
+            f_sum += now - fallout[c]
+            fallout[c] = now
         begin = last[g] + 1
         correct[g + 1], known[g + 1], unknown[g + 1] = n_correct, n_known, n_unknown
-        precision_sum[g + 1], recall_sum[g + 1], fallout_sum[g + 1] = p_sum, r_sum, f_sum
+        precision_sum[g + 1], recall_sum[g + 1], fallout_sum[g + 1] = p_sum / scale, r_sum / scale, f_sum / scale
     return correct, known, unknown, precision_sum, recall_sum, fallout_sum
 
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from types import ModuleType
@@ -81,19 +81,25 @@ class Samples:
     n_known: int
     n_correct: int
     n_unknown: int
-    weight: NDArray[np.float64] | None = None
+    weight: NDArray[Any] | None = None
+    """Floats weigh the samples; integers say how often each of them occurred, and are part of the numbers above."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether every sample counts as one, however many of them an entry stands for."""
+        return self.weight is None or self.weight.dtype.kind == "i"
 
     @cached_property
     def totals(self) -> tuple[float, float]:
         """Weight of the known and of the unknown samples: their numbers where none is given."""
-        if self.weight is None:
+        if self.weight is None or self.counted:
             return self.n_known, self.n_unknown
         return float(self.weight[self.kind != UNKNOWN_KIND].sum()), float(self.weight[self.kind == UNKNOWN_KIND].sum())
 
     @cached_property
     def sizes(self) -> tuple[float, float]:
         """Effective numbers of known and of unknown samples, (sum w)^2 / sum w^2 (Kish)."""
-        if self.weight is None:
+        if self.weight is None or self.counted:
             return self.n_known, self.n_unknown
         squares = (np.sum(self.weight**2, where=(self.kind == UNKNOWN_KIND) == side) for side in (False, True))
         known, unknown = (
@@ -104,17 +110,19 @@ class Samples:
     def take(self, index: Ints) -> Samples:
         """Some of the samples."""
         kind = self.kind[index]
-        n_unknown, n_correct = (int(np.count_nonzero(kind == which)) for which in (UNKNOWN_KIND, CORRECT))
+        weight = None if self.weight is None else self.weight[index]
+        times = weight if self.counted else None
+        n_wrong, n_correct, n_unknown = map(int, np.bincount(kind, weights=times, minlength=3))
         return Samples(
             self.y_true[index],
             self.y_pred[index],
             self.score[index],
             kind,
             self.unknown_label,
-            len(kind) - n_unknown,
+            n_wrong + n_correct,
             n_correct,
             n_unknown,
-            None if self.weight is None else self.weight[index],
+            weight,
         )
 
     def triple(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -137,17 +145,24 @@ def read_samples(
     need_unknown: bool = True,
     sample_weight: ArrayLike | None = None,
 ) -> Samples:
-    """Check the triple and mark its samples."""
+    """Check the triple and mark its samples; there must be some."""
+    samples = mark_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    check.require_samples(samples.n_known, samples.n_unknown, samples.unknown_label, unknown=need_unknown)
+    if sample_weight is None:
+        return samples
+    weight = _as_weight(sample_weight, samples.kind, need_unknown=need_unknown)
+    samples = replace(samples, weight=weight)
+    return samples if weight.all() else samples.take(np.flatnonzero(weight))
+
+
+def mark_samples(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label) -> Samples:
+    """Check the triple and mark its samples, of which there may be none."""
     unknown_label = check.as_label(unknown_label)
     true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))
     score = check.as_scores("open_score", open_score)
     check.check_same_length(y_true=true, y_pred=pred, open_score=score)
     kind, n_correct, n_unknown = _mark_kinds(true, pred, unknown_label)
-    n_known = len(kind) - n_unknown
-    check.require_samples(n_known, n_unknown, unknown_label, unknown=need_unknown)
-    weight = None if sample_weight is None else _as_weight(sample_weight, kind, need_unknown=need_unknown)
-    samples = Samples(true, pred, score, kind, unknown_label, n_known, n_correct, n_unknown, weight)
-    return samples if weight is None or weight.all() else samples.take(np.flatnonzero(weight))
+    return Samples(true, pred, score, kind, unknown_label, len(kind) - n_unknown, n_correct, n_unknown)
 
 
 def _as_weight(sample_weight: ArrayLike, kind: NDArray[np.uint8], *, need_unknown: bool) -> NDArray[np.float64]:
@@ -169,7 +184,7 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
     fast = fast_backend(n) if y_true.dtype.kind == "i" and isinstance(unknown_label, int) else None
     if fast is not None and y_true.dtype == y_pred.dtype and y_true.dtype.itemsize >= 4:
         kind = np.empty(n, dtype=np.uint8)
-        parts = _chunks(n)
+        parts = parts_of(n)
 
         def mark(i: int) -> tuple[int, int, int]:
             found: tuple[int, int, int] = fast.mark_kinds(
@@ -196,7 +211,8 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
     return kind, int(n_correct), int(n_unknown)
 
 
-def _chunks(n: int) -> list[slice]:
+def parts_of(n: int) -> list[slice]:
+    """As many parts of ``n`` samples as there are threads for them."""
     parts = cores() if n >= _THREADS_FROM else 1
     edges = np.linspace(0, n, parts + 1).astype(int).tolist()
     return [slice(a, b) for a, b in pairwise(edges)]
@@ -261,7 +277,7 @@ def _count_in_cells(
 ) -> tuple[int, int]:
     """Radix partition of both sides by their leading bits, then counting inside each small cell."""
     keys, rest = memory[: bits.nbytes].view(bits.dtype), memory[bits.nbytes : 2 * bits.nbytes]
-    chunks = _chunks(len(bits))
+    chunks = parts_of(len(bits))
 
     def split(i: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], int, int]:
         own = keys[chunks[i]]
@@ -354,7 +370,7 @@ class Ranking:
         return np.repeat(np.arange(1, len(self.last) + 1), sizes)
 
     @cached_property
-    def weight(self) -> NDArray[np.float64] | None:
+    def weight(self) -> NDArray[Any] | None:
         """Weight of each sample, in rank order, where there is one."""
         return None if self.samples.weight is None else self.samples.weight[self.order]
 
@@ -379,6 +395,17 @@ def rank(samples: Samples) -> Ranking:
     return Ranking(samples, order, last)
 
 
+def may_overflow(one: Counts, other: Counts) -> bool:
+    """Whether twice the number of pairs of two cumulative counts is beyond the integers of 64 bits."""
+    return one.ndim == 1 and one.dtype.kind == "i" and 2 * int(one[-1]) * int(other[-1]) >= 2**63
+
+
+def exact_dot(one: Counts, other: Counts) -> int:
+    """Sum of products of counts that 64 bits may not hold: of 20 bits of one at a time, which they do."""
+    pieces = range(0, int(one.max(initial=0)).bit_length(), 20)
+    return sum(int(np.vecdot(other, (one >> low) & 0xFFFFF)) << low for low in pieces)
+
+
 def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool) -> NDArray[np.float64]:
     """Sum over the thresholds of precision times the number of positives gained.
 
@@ -400,4 +427,6 @@ def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool)
 def largest_gap(one: Counts, other: Counts) -> Counts:
     """Largest difference of two cumulative shares, times both totals: max of one * other[-1] - other * one[-1]."""
     total, other_total = one[..., -1:], other[..., -1:]
+    if may_overflow(one, other):
+        one, other = one.astype(np.longdouble), other.astype(np.longdouble)
     return np.asarray((one * other_total - other * total).max(axis=-1))

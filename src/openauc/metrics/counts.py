@@ -33,18 +33,24 @@ class Coded(NamedTuple):
 
 def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
     """Number the known classes: those given, else every class met in ``y_true`` or ``y_pred``."""
-    names = _classes_met(samples) if classes is None else np.unique(check.as_labels("classes", list(classes)))
+    names = classes_met(samples) if classes is None else np.unique(check.as_labels("classes", list(classes)))
     if len(names) == 0:
         raise ValueError("classes is empty; list every known class, or leave it out to use the classes met.")
     if check.is_label(names, samples.unknown_label).any():
         raise ValueError(f"classes contains the unknown label {samples.unknown_label!r}; list known classes only.")
-    true = _positions("y_true", samples.y_true, names, samples.unknown_label)
-    pred = _positions("y_pred", samples.y_pred, names, samples.unknown_label)
-    size = np.bincount(true + 1, weights=samples.weight, minlength=len(names) + 1)[1:]
-    return Coded(samples, names, true, pred, size)
+    true = positions("y_true", samples.y_true, names, samples.unknown_label)
+    pred = positions("y_pred", samples.y_pred, names, samples.unknown_label)
+    return Coded(samples, names, true, pred, tally(true + 1, samples.weight, len(names) + 1)[1:])
 
 
-def _classes_met(samples: Samples) -> NDArray[Any]:
+def tally(position: Ints, weight: Counts | None, n: int) -> Counts:
+    """Weight found at each of ``n`` positions; the number of samples where none is given."""
+    total = np.bincount(position, weights=weight, minlength=n)
+    return total if weight is None or weight.dtype.kind == "f" else total.astype(np.int64)
+
+
+def classes_met(samples: Samples) -> NDArray[Any]:
+    """Every class in ``y_true`` or ``y_pred``, in order."""
     labels = samples.y_true, samples.y_pred
     size = _lookup_size(*labels)
     if size is None:
@@ -66,7 +72,7 @@ def _lookup_size(*labels: NDArray[Any]) -> int | None:
     return size if size <= 2 * len(labels[0]) + 1024 else None
 
 
-def _positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
+def positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
     """Position of each label in ``classes``, -1 for the unknown label."""
     size = _lookup_size(labels, classes)
     if size is not None and size == len(classes) + 1 and unknown_label == -1:
@@ -155,7 +161,7 @@ def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
 
     def by_class(label: Ints, chosen: NDArray[np.bool_]) -> Counts:
         weight = None if samples.weight is None else samples.weight[chosen]
-        return np.bincount(label[chosen], weights=weight, minlength=n_classes)
+        return tally(label[chosen], weight, n_classes)
 
     return counts_by_class(
         by_class(coded.true, accepted & (samples.kind == CORRECT)),
@@ -174,8 +180,8 @@ def accepted_at(coded: Coded, threshold: float) -> NDArray[np.bool_]:
 def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     """Counts at every column of ``ranking.table``, in one pass over the ranked samples.
 
-    Accepting one more sample changes TP_i / (TP_i + FP_i) of one class only, so the macro sums are running totals
-    of such changes.
+    Accepting one more sample changes the rates of one class only, so the macro sums are running totals of such changes.
+    Rates are rounded to multiples of 1 / ``_scale``: totals of integers do not depend on the order of tied samples.
     """
     n_known, n_unknown = coded.samples.totals
     pred = coded.pred[ranking.order]
@@ -185,44 +191,61 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     totals: tuple[NDArray[Any], ...] = (
         _running_totals(ranking, pred, size, negative)
         if fast is None
-        else fast.running_totals(pred, ranking.kind, ranking.last, size, negative)
+        else fast.running_totals(pred, ranking.kind, ranking.last, size, negative, _scale(len(size)))
     )
     return DecisionCounts(len(coded.classes), n_known, n_unknown, *totals)
+
+
+def _scale(n_classes: int) -> float:
+    """A power of two so large that a sum over the classes of rates, in units of its inverse, just fits 64 bits."""
+    return 2.0 ** min(52, 62 - n_classes.bit_length())
 
 
 def _running_totals(ranking: Ranking, pred: Ints, size: Counts, negative: Counts) -> tuple[NDArray[Any], ...]:
     """The last six fields of ``DecisionCounts`` at every threshold."""
     accepted, correct = pred >= 0, ranking.kind == CORRECT
     unknown = accepted & (ranking.kind == UNKNOWN_KIND)
+    scale = _scale(len(size))
+    sums = [ranking.running(change) for change in _rate_changes(ranking, pred, size, negative, scale)]
     return (
         ranking.at_thresholds(correct),
         ranking.at_thresholds(accepted & ~unknown),
         ranking.at_thresholds(unknown),
-        ranking.running(_precision_changes(ranking, pred, len(size))),
-        ranking.at_thresholds(correct / size[pred]),
-        ranking.at_thresholds((accepted & ~correct) / negative[pred]),
+        *(total / scale if total.dtype.kind == "i" else total for total in sums),
     )
 
 
-def _precision_changes(ranking: Ranking, pred: Ints, n_classes: int) -> Floats:
-    """By how much accepting each sample, in rank order, changes the precision of its predicted class."""
-    small = pred.astype(np.uint16) if n_classes < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
+def _rate_changes(
+    ranking: Ranking, pred: Ints, size: Counts, negative: Counts, scale: float
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """By how much accepting each sample, in rank order, changes precision, recall and fall-out of its predicted class.
+
+    In units of 1 / scale; weighted samples have no units.
+    """
+    small = pred.astype(np.uint16) if len(size) < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
     by_class = np.argsort(small, kind="stable")
-    size = np.bincount(pred[pred >= 0], minlength=n_classes)
-    by_class = by_class[: size.sum()] if small is not pred else by_class[len(pred) - size.sum() :]
-    start = np.repeat(np.cumsum(size) - size, size)
+    n_samples = np.bincount(pred[pred >= 0], minlength=len(size))
+    by_class = by_class[: n_samples.sum()] if small is not pred else by_class[len(pred) - n_samples.sum() :]
+    start = np.repeat(np.cumsum(n_samples) - n_samples, n_samples)
     weight = np.ones(len(pred), dtype=np.int64) if ranking.weight is None else ranking.weight
+    counted, weight, label = weight.dtype.kind == "i", weight[by_class], pred[by_class]
 
     def within_class(weight: Counts) -> Counts:
         total = np.cumsum(weight)
         return np.asarray(total - (total - weight)[start])
 
-    weight = weight[by_class]
-    precision = within_class(weight * (ranking.kind == CORRECT)[by_class]) / within_class(weight)
-    previous = np.where(np.arange(len(start)) > start, np.roll(precision, 1), 0.0)
-    change = np.zeros(len(pred))
-    change[by_class] = precision - previous
-    return change
+    def change(rate: Floats) -> NDArray[Any]:
+        now = np.rint(rate * scale).astype(np.int64) if counted else rate
+        changes = np.zeros(len(pred), dtype=now.dtype)
+        changes[by_class] = now - np.where(np.arange(len(start)) > start, np.roll(now, 1), 0)
+        return changes
+
+    hits, accepted = within_class(weight * (ranking.kind == CORRECT)[by_class]), within_class(weight)
+    return (
+        change(hits / accepted),
+        change(hits / size[label]),
+        change((accepted - hits) / negative[label]),
+    )
 
 
 class RankedModel:

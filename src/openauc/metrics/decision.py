@@ -22,6 +22,7 @@ from openauc.metrics.curve import Curve, Floats
 
 Average = Literal["macro", "micro"]
 AusReading = Literal["precision", "accuracy"]
+_ROUNDING = 1e-13  # relative, of sums of weights
 
 
 def _accepted(counts: DecisionCounts) -> NDArray[Any]:
@@ -73,9 +74,10 @@ def normalized_accuracy_rates(
     accepted = _accepted(counts)
     errors = accepted + counts.n_known - np.multiply(2, counts.correct)  # sum_i FP_i + FN_i
     aks = WeightedRate(weight, n - errors / counts.n_classes, n)
-    rejected_unknown = np.subtract(counts.n_unknown, counts.accepted_unknown)
-    trials = n - accepted if aus == "precision" else counts.n_unknown
-    return aks, WeightedRate(1.0 - weight, rejected_unknown, trials)
+    rejected, rejected_unknown = n - accepted, np.subtract(counts.n_unknown, counts.accepted_unknown)
+    rejected = np.where(rejected > _ROUNDING * n, rejected, 0)  # none, where sums of weights differ by rounding
+    trials = rejected if aus == "precision" else counts.n_unknown
+    return aks, WeightedRate(1.0 - weight, np.minimum(rejected_unknown, trials), trials)
 
 
 def unknown_tpr_of(counts: DecisionCounts) -> Floats:

@@ -21,7 +21,9 @@ from openauc.metrics._kernel import (
     Samples,
     average_precision_sum,
     count_pairs,
+    exact_dot,
     largest_gap,
+    may_overflow,
     rank,
     read_samples,
 )
@@ -60,9 +62,16 @@ def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
 def _ranked_pairs(below: Counts, unknown: Counts, ties: Ties) -> Floats:
     """Twice the credit of the pairs; ``below`` counts the known samples that take part, accepted so far."""
     new_unknown = np.diff(unknown, axis=-1)
+    if may_overflow(below, unknown):
+        return np.asarray(float(_double_credit(*many_pairs(below, new_unknown), ties)))
     less = np.vecdot(new_unknown, below[..., :-1])
     equal = np.vecdot(new_unknown, np.diff(below, axis=-1))
     return np.asarray(_double_credit(less, equal, ties))
+
+
+def many_pairs(below: Counts, new_unknown: Counts) -> tuple[int, int]:
+    """Pairs ranked right and pairs tied, be they too many for 64 bits."""
+    return exact_dot(below[:-1], new_unknown), exact_dot(np.diff(below), new_unknown)
 
 
 def _double_credit(less: Counts | int, equal: Counts | int, ties: Ties) -> Counts | int:

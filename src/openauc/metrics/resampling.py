@@ -13,8 +13,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Counts, Ints, RankTable
-from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Counts, Ints, RankTable, may_overflow
+from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class, tally
 from openauc.metrics.curve import Floats
 
 MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a bound by more than what these leave out
@@ -88,6 +88,8 @@ def coarse(table: RankTable, keep: Sequence[int] = ()) -> RankTable:
     if len(table.threshold) <= MOST_COLUMNS:
         return table
     known, unknown = np.diff(table.known, prepend=0), np.diff(table.unknown, prepend=0)
+    if may_overflow(table.known, table.unknown):
+        known, unknown = known.astype(np.float64), unknown.astype(np.float64)
     misranked = np.cumsum(unknown * (table.n_known - table.known) + known * table.unknown)
     progress = np.zeros(len(table.threshold))
     for part in (table.known, table.unknown, misranked):
@@ -100,7 +102,7 @@ def resampled_table(table: RankTable, sizes: tuple[float, float], n_replicates: 
     """Replicates of a table, (replicates, columns)."""
     rng = generator(seed)
     right, known, unknown = (np.diff(counts) for counts in (table.correct, table.known, table.unknown))
-    cells = np.concatenate([right, known - right])
+    cells = np.maximum(np.concatenate([right, known - right]), 0)  # a sum of weights may round to less than its part
     drawn = resample(cells, sizes[0], n_replicates, rng)
     accepted = np.zeros((3, len(table.threshold), n_replicates), dtype=np.float32)
     np.cumsum(drawn[: len(right)], axis=0, out=accepted[1, 1:])
@@ -209,7 +211,7 @@ class _ClassCells:
 
         def cells(label: Ints, chosen: Ints, n: int = n_classes) -> Counts:
             weight = None if samples.weight is None else samples.weight[chosen]
-            return np.bincount(label, weights=weight, minlength=n)
+            return tally(label, weight, n)
 
         right, missed, wrong, taken = (
             np.flatnonzero(which)

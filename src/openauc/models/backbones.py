@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from openauc._files import sealed_metadata
 from openauc._validation import check_choice
 from openauc.models.base import Backbone
+from openauc.models.mlp import MLP
 from openauc.models.resnet import ResNet50
 from openauc.models.vgg32 import VGG32, VGG32ABN
 
@@ -105,10 +106,11 @@ def from_timm(name: str, image_size: int) -> TimmBackbone:
     return TimmBackbone(timm.create_model(name, pretrained=True, num_classes=0), image_size)
 
 
-ARCHITECTURES: dict[str, type[VGG32] | type[ResNet50]] = {
+ARCHITECTURES: dict[str, type[VGG32] | type[ResNet50] | type[MLP]] = {
     "vgg32": VGG32,
     "vgg32_abn": VGG32ABN,
     "resnet50": ResNet50,
+    "mlp": MLP,
 }
 LIBRARIES: dict[str, Callable[[str, int], Backbone]] = {"hf": from_transformers, "timm": from_timm}
 BACKBONES = (*ARCHITECTURES, *(f"{library}:NAME" for library in LIBRARIES))
@@ -134,7 +136,8 @@ def make_backbone(
     width : int, optional
         Channels of the first layer; as published if left out. Pretrained networks have theirs already.
     image_size : int
-        Side of the images to come. Our architectures take any; a pretrained network is tried on it.
+        Side of the images to come, for ``mlp`` the length of the embeddings. Our architectures for images take any
+        side; a pretrained network is tried on it.
     generator : torch.Generator, optional
         Source of the initial weights; PyTorch's default generator if left out.
 
@@ -148,12 +151,13 @@ def make_backbone(
         if width is not None:
             raise ValueError(f"width is {width}, but {name!r} is pretrained and has its own; leave width out.")
         return LIBRARIES[library](model, image_size)
-    architecture = ARCHITECTURES[check_choice("backbone", name, BACKBONES)]
-    if width is None:
-        return architecture(generator=generator)
-    if width > WIDEST:
+    check_choice("backbone", name, BACKBONES)
+    if width is not None and width > WIDEST:
         raise ValueError(f"width is {width}; expected at most {WIDEST} channels of the first layer, 64 as published.")
-    return architecture(width=width, generator=generator)
+    options: dict[str, Any] = {} if width is None else {"width": width}
+    if ARCHITECTURES[name] is MLP:
+        options["in_features"] = image_size
+    return ARCHITECTURES[name](**options, generator=generator)
 
 
 @dataclass(frozen=True)

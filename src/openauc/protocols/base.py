@@ -78,7 +78,7 @@ class OpenSetData:
 
     A trained model can thus be tested where only the test part is at hand, and tuning never touches the test
     part. Images are uint8, shape (N, H, W, 3): one array, or `LazyImages` for sets whose images differ in
-    size. Index them (`images[rows]`) before use and both work.
+    size. Index them (`images[rows]`) before use and both work. In a protocol of embeddings they are float32, (N, d).
 
     Parameters
     ----------
@@ -177,6 +177,26 @@ class OpenSetData:
         kept = np.sort(order[:images])
         return self.train._replace(images=take(self.train_images, kept), labels=self.train_labels[kept])
 
+    def fold(self, train: NDArray[np.int64], look: NDArray[np.int64]) -> OpenSetData:
+        """Some rows of the training part to train on, and others as validation slice; the test part is closed.
+
+        Classes without a row in ``train`` are unknown there; the others keep their order.
+        """
+        kept = np.unique(self.train_labels[train]).tolist()
+        rest = [label for label in range(self.num_classes) if label not in kept]
+        known, unknown = (tuple(self.split.known[label] for label in labels) for labels in (kept, rest))
+        return replace(
+            self,
+            split=Split(known, unknown),
+            read_train=partial(self._read_fold, train, look, kept),
+            read_test=partial(_closed_test, "a fold"),
+            read_class_names=lambda: tuple(self.class_names[label] for label in kept),
+        )
+
+    def _read_fold(self, train: NDArray[np.int64], look: NDArray[np.int64], kept: Sequence[int]) -> TrainPart:
+        labels = _relabel(self.train_labels, kept)
+        return TrainPart(take(self.train_images, train), labels[train], take(self.train_images, look), labels[look])
+
     def test_rows(self, group: str) -> NDArray[np.int64]:
         """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
         check_choice("group", group, self.split.groups)
@@ -215,6 +235,8 @@ class Protocol:
         method takes the one it was published with.
     width
         Channels of the first layer that suit these images; as published if None.
+    backbone
+        Network that suits them; the one of the method's paper if None.
 
     Examples
     --------
@@ -238,6 +260,7 @@ class Protocol:
     default_recipe: str | None = None
     because: str = ""
     width: int | None = None
+    backbone: str | None = None
 
     def __post_init__(self) -> None:
         if not self.splits:
@@ -281,6 +304,11 @@ class Protocol:
             image_size=image_size,
             reference=f"class folders of {path}",
         )
+
+    @property
+    def of_embeddings(self) -> bool:
+        """Whether a sample is a vector instead of an image."""
+        return self.backbone == "mlp"
 
     def duplicate_splits(self) -> tuple[tuple[int, int], ...]:
         """Return the pairs of splits with the same set of known classes, hence not independent."""
@@ -329,7 +357,7 @@ class Protocol:
             _check_pseudo_unknown(pseudo_unknown, len(chosen.known), validation)
             chosen = _hold_out(chosen, pseudo_unknown, _generator(seed, "pseudo_unknown"))
             held_out = chosen.unknown
-            read_test = partial(_closed_test, pseudo_unknown)
+            read_test = partial(_closed_test, f"pseudo_unknown={pseudo_unknown}")
         return OpenSetData(
             split=chosen,
             image_size=self.image_size,
@@ -450,9 +478,9 @@ def _check_pseudo_unknown(pseudo_unknown: int, num_known: int, validation: float
         )
 
 
-def _closed_test(pseudo_unknown: int) -> TestPart:
+def _closed_test(why: str) -> TestPart:
     raise ValueError(
-        f"the test part is closed: with pseudo_unknown={pseudo_unknown} the known classes are not the "
+        f"the test part is closed: with {why} the known classes are not the "
         "protocol's. Load again without it to test the final model."
     )
 

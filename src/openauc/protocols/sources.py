@@ -130,8 +130,8 @@ class LazyImages:
             yield from pool.map(decode, images)
 
 
-Images = NDArray[np.uint8] | LazyImages
-"""uint8, shape (N, H, W, 3): an array, or images that stay compressed until they are indexed."""
+Images = NDArray[Any] | LazyImages
+"""uint8, shape (N, H, W, 3): an array, or images that stay compressed until they are indexed. Or features, (N, d)."""
 
 
 def take(images: Images, index: NDArray[np.integer] | NDArray[np.bool_]) -> Images:

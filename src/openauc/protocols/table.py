@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
 from openauc._validation import check_choice
 from openauc.protocols.base import Protocol, Sizes, Split
+from openauc.protocols.embeddings import EmbeddingSource, PixelSource
 from openauc.protocols.files import is_protocol_file, read_protocol
+from openauc.protocols.sources import Source
 from openauc.recipe import Recipe, published_recipes
 
 
@@ -71,6 +75,51 @@ def _fine_grained(source: str, images_per_class: int, **plus: Any) -> Protocol:
     )
 
 
+def _on_features(source: Source, splits: Sequence[Split], reference: str, unknown: Source | None = None) -> Protocol:
+    """Embeddings, with a small network on top of them where a method asks for one.
+
+    Its rate was chosen among 0.001, 0.003 and 0.01 on held-out classes of two splits of the digits.
+    """
+    width = source.image_size or 0
+    head = Recipe(
+        epochs=30,
+        batch_size=128,
+        learning_rate=0.003,
+        optimizer="adam",
+        schedule="cosine_restarts",
+        milestones=(),
+        augmentation="none",
+        image_size=width,
+    )
+    return Protocol(
+        known_source=source,
+        unknown_source=unknown or source,
+        splits=tuple(splits),
+        image_size=width,
+        recipes={"head": head},
+        default_recipe="head",
+        because="a head on frozen features trains in seconds",
+        backbone="mlp",
+        reference=reference,
+    )
+
+
+def _intents(source: EmbeddingSource, n_classes: int, percent: int) -> Protocol:
+    """A share of the intents is known, drawn anew in each of ten splits, as in TEXTOIR (Zhang et al., 2021)."""
+    outside = () if source.outside is None else (n_classes,)
+    count = round(n_classes * percent / 100)
+    drawn = [tuple(np.random.default_rng(split).permutation(n_classes).tolist()) for split in range(10)]
+    splits = [Split(order[:count], order[count:] + outside) for order in drawn]
+    return _on_features(source, splits, f"{percent} % of the intents, drawn at random, as TEXTOIR does")
+
+
+_CLINC = EmbeddingSource(name="clinc150", encoder="minilm", width=384, test=("test", "oos_test"), outside="oos")
+_BANKING = EmbeddingSource(name="banking77", encoder="minilm", width=384)
+_LITE0 = {
+    name: EmbeddingSource(name=name, encoder="efficientnet_lite0", width=1280) for name in ("cifar10", "cifar100")
+}
+_CUB = EmbeddingSource(name="cub", encoder="efficientnet_lite2", width=1280)
+
 _ADAM = {"optimizer": "adam", "weight_decay": 0.0}
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -102,6 +151,20 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "cub": _fine_grained("cub", 30, rand_augment_m=30, label_smoothing=0.3),
     "aircraft": _fine_grained("aircraft", 67, rand_augment_m=15, label_smoothing=0.2),
+    "digits_pixels": _on_features(PixelSource(source="digits"), _splits("mnist"), "64 grey values, splits of MNIST"),
+    **{f"clinc150_{percent}": _intents(_CLINC, 150, percent) for percent in (25, 50, 75)},
+    **{f"banking77_{percent}": _intents(_BANKING, 77, percent) for percent in (25, 50, 75)},
+    "cub_features": _on_features(_CUB, _splits("cub"), "Semantic Shift Benchmark (Vaze et al., 2022)"),
+    **{
+        f"{name}_features": _on_features(
+            _LITE0["cifar10"], _splits(file), "five class splits of ARPL (Chen et al., 2021)", _LITE0[unknown]
+        )
+        for name, file, unknown in (
+            ("cifar10", "cifar10", "cifar10"),
+            ("cifar+10", "cifar_plus_10", "cifar100"),
+            ("cifar+50", "cifar_plus_50", "cifar100"),
+        )
+    },
 }
 """Protocols by name, as `openauc list protocols` prints them."""
 

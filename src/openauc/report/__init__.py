@@ -10,7 +10,8 @@ All numbers are computed here in Python. The scripts look them up, and never der
 """
 
 from openauc.report.classifier import classifier_report
+from openauc.report.monitor import monitor_report
 from openauc.report.predictions import predictions_report
 from openauc.report.store import store_report, write_report
 
-__all__ = ["classifier_report", "predictions_report", "store_report", "write_report"]
+__all__ = ["classifier_report", "monitor_report", "predictions_report", "store_report", "write_report"]

@@ -293,6 +293,8 @@ class TrainTransform:
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
+        if images.ndim == 2:
+            return _checked_features(images, self.recipe)
         _check(images, self.native_size)
         if self.recipe.augmentation == "rand_augment":
             images = self.rand_augment(images, generator)
@@ -320,6 +322,8 @@ class TestTransform:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
+        if images.ndim == 2:
+            return _checked_features(images, self.recipe)
         _check(images, self.native_size)
         return to_float(resize(images, self.recipe.image_size), normalize=self.recipe.normalize)
 
@@ -332,6 +336,16 @@ def _check(images: Tensor, native_size: int) -> None:
             f"images have shape {tuple(images.shape)}; expected (B, 3, {native_size}, {native_size}): one "
             "image or more, channels before height and width, grey repeated three times, side native_size."
         )
+
+
+def _checked_features(features: Tensor, recipe: Recipe) -> Tensor:
+    """Features (B, d) as they are: there is no picture in them to cut, turn or resize."""
+    if features.shape[1] != recipe.image_size or recipe.augmentation != "none":
+        raise ValueError(
+            f"features of width {features.shape[1]} came with a recipe for {recipe.image_size} and augmentation "
+            f"{recipe.augmentation!r}; set image_size to the width and augmentation to 'none'."
+        )
+    return features
 
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from openauc.training.checkpoint import (
     restore_optimizer,
     save_weights,
 )
-from openauc.training.pixels import Pixels, lay_out
+from openauc.training.pixels import Pixels, laid_out, lay_out
 from openauc.training.predict import remember_recipe
 from openauc.training.process import caught_signals, on_cpu, process_state
 from openauc.training.schedule import learning_rate
@@ -310,8 +310,7 @@ class _Run:
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
         place = (self.progress.epoch, self.progress.batch, self.process)
-        x = self.transform(pixels, _torch_generator(self.seed, "augment", *place))
-        x = x.contiguous(memory_format=self.layout)
+        x = laid_out(self.transform(pixels, _torch_generator(self.seed, "augment", *place)), self.layout)
         y = self.labels[torch.from_numpy(batch.rows).to(self.labels.device)]
 
         def backward(loss: Tensor) -> None:

@@ -14,7 +14,7 @@ from openauc.protocols.sources import Images, LazyImages
 
 
 class Pixels:
-    """uint8 images taken by row as (B, 3, H, W), from memory or decoded on demand.
+    """uint8 images taken by row as (B, 3, H, W), from memory or decoded on demand; or vectors (B, d).
 
     Images in memory move to the device once and as a whole; compressed ones stay compressed, and while a batch
     is in use the next one is being decoded.
@@ -51,5 +51,10 @@ def lay_out(module: nn.Module, layout: torch.memory_format) -> None:
             parameter.data = parameter.data.contiguous(memory_format=layout)
 
 
+def laid_out(x: Tensor, layout: torch.memory_format) -> Tensor:
+    """Images in a memory layout; vectors as they are."""
+    return x.contiguous(memory_format=layout) if x.ndim == 4 else x
+
+
 def _channels_first(pixels: Tensor) -> Tensor:
-    return pixels.permute(0, 3, 1, 2).contiguous()
+    return pixels.permute(0, 3, 1, 2).contiguous() if pixels.ndim == 4 else pixels

@@ -25,7 +25,7 @@ from openauc.protocols.base import OpenSetData
 from openauc.protocols.sources import Images
 from openauc.recipe import Recipe
 from openauc.training.augment import TestTransform
-from openauc.training.pixels import Pixels, lay_out
+from openauc.training.pixels import Pixels, laid_out, lay_out
 from openauc.training.process import process_state
 
 InferencePrecision = Literal["fp32", "bf16"]
@@ -170,7 +170,8 @@ def embed_images(
     check_choice("precision", precision, ("fp32", "bf16"))
     if len(images) == 0:
         raise ValueError("there is no image to predict; ask for a validation slice when loading the data.")
-    size = _batch_size(_device(method), recipe.image_size) if batch_size is None else batch_size
+    values = recipe.image_size ** (len(images.shape) // 2)  # of one image, or of one vector
+    size = _batch_size(_device(method), values) if batch_size is None else batch_size
     if size < 1:
         raise ValueError(f"batch_size is {size}; pass a positive number of images.")
     state = process_state()
@@ -239,7 +240,7 @@ class _Predictor:
         logits = [np.empty((0, self.method.num_classes), np.float32)]
         for pixels in self.pixels.stream(batches):
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
-                x = self.transform(pixels).contiguous(memory_format=torch.channels_last)
+                x = laid_out(self.transform(pixels), torch.channels_last)
                 hidden = self.method.backbone(x)
                 logits.append(self.method.class_scores(hidden).float().cpu().numpy())
                 features.append(hidden.float().cpu().numpy())
@@ -255,9 +256,9 @@ def _pairs(module: nn.Module) -> list[tuple[str, str]]:
     return [(f"conv{number}", f"bn{number}") for number in numbered if f"bn{number}" in names]
 
 
-def _batch_size(device: torch.device, image_size: int) -> int:
+def _batch_size(device: torch.device, values: int) -> int:
     pixels = _PIXELS_PER_THREAD * torch.get_num_threads() if device.type == "cpu" else _PIXELS_PER_GPU
-    return max(1, pixels // image_size**2)
+    return max(1, pixels // values)
 
 
 def _device(method: Method) -> torch.device:

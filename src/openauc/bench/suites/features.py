@@ -1,0 +1,43 @@
+"""Heads and scores on embeddings of texts and images: which way to reject, on which data.
+
+Logistic regression with every score, with rules that look at several of them, and with scikit-learn's detectors of
+outliers; beside it a small network on the same embeddings, trained with the losses of the papers.
+"""
+
+from __future__ import annotations
+
+from openauc.bench.trial import DETECTORS, TrialSpec
+from openauc.features.base import RULES
+from openauc.features.scores import SCORES
+from openauc.methods import recipe_for
+from openauc.protocols import PROTOCOLS
+
+HEAD = "logistic"
+RATES = {"gcpl": 0.01}
+"""Learning rates other than the protocols' own; on held-out classes of the digits, prototypes need a higher one."""
+NETWORKS = ("ce_plus", "openauc", "arpl", "gcpl")
+"""Losses a small network on the embeddings is trained with, on the first splits of each protocol."""
+NETWORK_SPLITS = 5
+
+
+def trials(splits: int = 10) -> list[TrialSpec]:
+    """Every contender on at most ``splits`` splits of every protocol of embeddings."""
+    problems = [
+        (name, split)
+        for name, protocol in PROTOCOLS.items()
+        if protocol.of_embeddings
+        for split in range(min(splits, len(protocol.splits)))
+    ]
+    scored: list[tuple[str, str | None]] = [(HEAD, score) for score in (*RULES, *SCORES, *DETECTORS)]
+    trained: list[tuple[str, str | None]] = [(method, None) for method in NETWORKS]
+    return [
+        _trial(name, split, method, score)
+        for name, split in problems
+        for method, score in (*scored, *(trained if split < NETWORK_SPLITS else ()))
+    ]
+
+
+def _trial(protocol: str, split: int, method: str, score: str | None) -> TrialSpec:
+    rate = RATES.get(method)
+    recipe = None if rate is None else recipe_for(None, protocol, method, learning_rate=rate)
+    return TrialSpec.of(protocol, split, method, recipe=recipe, score=score)

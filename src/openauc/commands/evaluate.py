@@ -1,0 +1,295 @@
+"""``openauc evaluate``: every metric of files of predictions, read into memory or shard by shard."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from openauc._validation import read_label
+from openauc.commands.scoring import (
+    FILE_HELP,
+    Json,
+    LabelColumn,
+    Level,
+    LowerIsUnknown,
+    PredColumn,
+    Replicates,
+    ScoreColumn,
+    Seed,
+    UnknownLabel,
+    _show,
+    _write_json,
+    load_file,
+    model_names,
+)
+
+if TYPE_CHECKING:
+    from openauc.evaluation import Evaluation
+    from openauc.metrics.legacy import LegacyRow
+    from openauc.shards import Plan, ShardedEvaluation
+    from openauc.shards.executors import Execute
+
+SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
+SHOWN = ("openauc", "auroc", "closed_set_accuracy")
+"""Metrics of the table of slices."""
+_AT_SCALE = "At scale"
+"""Heading of the options for many or large files."""
+
+
+def evaluate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"{FILE_HELP} {SHARDS_HELP}")],
+    json_out: Json = None,
+    ties: Annotated[
+        Literal["half", "strict"], typer.Option(help="Credit of a tied pair: half, or none as in the paper.")
+    ] = "half",
+    level: Level = 0.95,
+    max_ofpr: Annotated[
+        float | None, typer.Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
+    ] = None,
+    min_ofpr: Annotated[float, typer.Option(help="Lower end of that range.")] = 0.0,
+    label_column: LabelColumn = "y_true",
+    pred_column: PredColumn = "y_pred",
+    score_column: ScoreColumn = "open_score",
+    unknown_label: UnknownLabel = "-1",
+    lower_is_unknown: LowerIsUnknown = False,
+    curves: Annotated[bool, typer.Option("--curves", help="Put the points of the curves into the JSON.")] = False,
+    legacy: Annotated[
+        bool, typer.Option("--legacy", help="Also show what older public codes compute, and why it differs.")
+    ] = False,
+    replicates: Replicates = 2000,
+    seed: Seed = 0,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
+    ] = None,
+    shards: Annotated[
+        bool, typer.Option("--shards", help="All FILEs are shards of one model.", rich_help_panel=_AT_SCALE)
+    ] = False,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of slices, a row for each; repeatable.", rich_help_panel=_AT_SCALE),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Processes that read shards.", rich_help_panel=_AT_SCALE)
+    ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Read shards on a Ray cluster started here.", rich_help_panel=_AT_SCALE)
+    ] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Read shards on this Ray cluster, such as auto.", rich_help_panel=_AT_SCALE)
+    ] = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            help="1: constant memory, certified bounds; more settle the rest. Else 2, or 1 for small files.",
+            rich_help_panel=_AT_SCALE,
+        ),
+    ] = None,
+    memory: Annotated[
+        float, typer.Option(help="Gigabytes for what further passes settle.", rich_help_panel=_AT_SCALE)
+    ] = 1.0,
+    per_class: Annotated[
+        bool,
+        typer.Option(
+            "--per-class",
+            help="Count classes apart, for macro F and Youden; memory then grows with them.",
+            rich_help_panel=_AT_SCALE,
+        ),
+    ] = False,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep the counts of finished shards here, for the next time.", rich_help_panel=_AT_SCALE
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.", rich_help_panel=_AT_SCALE)
+    ] = False,
+) -> None:
+    """Every metric of one or more files of predictions, with interval, direction and threshold."""
+    from openauc.metrics.table import standard_metrics
+
+    label = read_label(unknown_label)
+    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
+    labels = {name: metric.label for name, metric in metrics.items()}
+    measuring: dict[str, Any] = {"metrics": metrics, "level": level, "rng": seed, "n_replicates": replicates}
+    results: dict[str, dict[str, Any]] = {}
+    asked = (shards, by, jobs is not None, ray, ray_address, passes is not None, per_class, work, skip_bad)
+    if any(asked) or any(map(_is_at_scale, files)):
+        from openauc.shards import Plan
+
+        _refuse_at_scale(legacy=legacy, report=report is not None)
+        plan = Plan(
+            label_column=label_column,
+            pred_column=pred_column,
+            score_column=score_column,
+            lower_is_unknown=lower_is_unknown,
+            unknown_label=label,
+            by=tuple(by or ()),
+            per_class=per_class,
+        )
+        if memory <= 0:
+            raise ValueError(f"--memory is {memory:g}; expected gigabytes, such as 1 or 0.5.")
+        reading = {"execute": _executor(jobs, ray, ray_address), "passes": passes, "max_bytes": int(memory * 1e9)}
+        for sources in [files] if shards else [[file] for file in files]:
+            found = _read_shards(
+                sources, plan, {**measuring, **reading, "work": work, "skip_bad": skip_bad}, quiet=json_out == "-"
+            )
+            title = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more"
+            results[title] = found.to_dict(curves=curves)
+            if json_out != "-":
+                _show_sharded(found, labels, title)
+        _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
+        return
+    from openauc.evaluation import evaluate as evaluate_triple
+
+    paths = [Path(file) for file in files]
+    models = [load_file(path, label_column, pred_column, score_column, lower_is_unknown) for path in paths]
+    for path, predictions in zip(paths, models, strict=True):
+        evaluation = evaluate_triple(*predictions, **measuring, unknown_label=label)
+        results[str(path)] = evaluation.to_dict(curves=curves)
+        if legacy:
+            from openauc.metrics.legacy import explain
+
+            rows = explain(*predictions, unknown_label=label)
+            results[str(path)]["legacy"] = [row._asdict() for row in rows]
+        if json_out != "-":
+            _show_evaluation(evaluation, labels, title=str(path))
+            if legacy:
+                _show_legacy(rows)
+    _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
+    if report is not None:
+        from openauc._files import write_text
+        from openauc.report import predictions_report
+
+        page = predictions_report(
+            dict(zip(model_names(paths), models, strict=True)),
+            ties=ties,
+            max_ofpr=max_ofpr,
+            min_ofpr=min_ofpr,
+            level=level,
+            rng=seed,
+            n_replicates=replicates,
+            unknown_label=label,
+            flipped=lower_is_unknown,
+            command=shlex.join(["openauc", *sys.argv[1:]]),
+        )
+        write_text(report, page)
+        print(f"wrote {report}", file=sys.stderr)
+
+
+def _is_at_scale(file: str) -> bool:
+    """Whether shards are named, or one file that is better read in batches."""
+    from openauc.shards.evaluation import EXACT_BYTES
+    from openauc.shards.paths import is_sharded
+
+    if is_sharded(file):
+        return True
+    return file.lower().endswith(".parquet") and os.path.isfile(file) and os.path.getsize(file) > EXACT_BYTES
+
+
+def _refuse_at_scale(**wanted: bool) -> None:
+    for option, given in wanted.items():
+        if given:
+            raise ValueError(
+                f"--{option} needs all samples in memory; it takes single files of moderate size, without the options "
+                "for files at scale."
+            )
+
+
+def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:
+    from openauc.shards import here, processes, ray_tasks
+
+    if jobs is not None and (ray or ray_address is not None):
+        raise ValueError("--jobs is for processes of this machine; a Ray cluster takes as many shards as it has CPUs.")
+    if ray or ray_address is not None:
+        return ray_tasks(ray_address)
+    return here if jobs is None or jobs == 1 else processes(jobs)
+
+
+def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, quiet: bool) -> ShardedEvaluation:
+    from openauc.commands.progress import progress_bar
+    from openauc.shards import evaluate_shards, find_shards
+
+    with progress_bar("MB read", enabled=not quiet) as tell:
+        found = evaluate_shards(
+            find_shards(*sources), plan, tell=lambda done, total: tell(done // 10**6, total // 10**6), **options
+        )
+    for reason in found.skipped.values():
+        print(f"skipped: {reason}", file=sys.stderr)
+    return found
+
+
+def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
+    rows = []
+    for name, value in evaluation.values.items():
+        low, high = evaluation.intervals[name]
+        at = f"{evaluation.thresholds[name]:.6g}" if name in evaluation.thresholds else ""
+        arrow = "↑" if evaluation.better[name] == "higher" else "↓"
+        rows.append((labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at))
+    _show(
+        f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples",
+        ("metric", "value", f"{evaluation.level:.0%} interval", "better", "threshold"),
+        rows,
+        "reject when score > threshold; F, Youden and NAcc at their best threshold on these samples",
+    )
+
+
+def _show_legacy(rows: Iterable[LegacyRow]) -> None:
+    from rich.text import Text
+
+    _show(
+        "What older public codes compute",
+        ("name", "theirs", "exact", "difference"),
+        (
+            (
+                Text.assemble(f"{r.name}\n", (r.why, "dim")),
+                f"{r.value:.4f}",
+                f"{r.exact_value:.4f}",
+                f"{r.difference:+.4f}",
+            )
+            for r in rows
+        ),
+    )
+
+
+def _show_sharded(found: ShardedEvaluation, labels: Mapping[str, str], title: str) -> None:
+    number = f"{found.n_shards:,} shard{'s' * (found.n_shards != 1)}"
+    if found.skipped:
+        number += f", {len(found.skipped):,} of them skipped"
+    _show_evaluation(found.evaluation, labels, f"{title} ({number})")
+    if found.bounds:
+        _show(
+            "Counted in bins: what a value of all samples may be, for certain; more --passes or --memory settle it",
+            ("metric", "at least", "at most"),
+            ((labels[name], f"{low:.6f}", f"{high:.6f}") for name, (low, high) in found.bounds.items()),
+        )
+    if found.by:
+        _show_slices(found, labels)
+
+
+def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
+    def cells(evaluation: Evaluation) -> list[str]:
+        texts = []
+        for name in SHOWN:
+            low, high = evaluation.intervals.get(name, (0.0, 0.0))
+            known = name in evaluation.values
+            texts += [f"{evaluation.values[name]:.4f}", f"{low:.4f} – {high:.4f}"] if known else ["–", ""]
+        return texts
+
+    number = len(found.slices)
+    level = found.evaluation.level or 0.0
+    _show(
+        f"By {', '.join(found.by)}: {number:,} slices",
+        (", ".join(found.by), "known", "unknown", *(text for name in SHOWN for text in (labels[name], "interval"))),
+        (
+            (", ".join(key), f"{evaluation.n_known:,}", f"{evaluation.n_unknown:,}", *cells(evaluation))
+            for key, evaluation in found.slices.items()
+        ),
+        f"with {level:.0%} certainty the intervals of a column hold for all {number:,} slices at once (Bonferroni)",
+    )

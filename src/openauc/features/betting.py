@@ -1,0 +1,207 @@
+r"""Betting against "nothing has changed": online conformal p-values, and the wealth of those who bet on them.
+
+If the samples of a stream are exchangeable with reference samples, the rank of each among the reference *and all
+samples before it* is uniform, and independent of the ranks before; ties are broken at random. So
+
+.. math:: p_t = \frac{\#\{s_i > s_t\} + u_t\,\#\{s_i = s_t\}}{n + t}, \qquad i \le n + t,
+
+are independent and uniform, exactly, whatever the distribution (Vovk et al., 2003). P-values among the reference
+alone are not: given these n samples they deviate from uniform by about :math:`1/\sqrt n`, which a long stream finds.
+
+A bet is a density f on [0, 1]: who stakes everything on it has the wealth :math:`\prod f(p_t)`, a martingale that
+begins at 1, so that it ever reaches :math:`1/\alpha` with probability at most :math:`\alpha` (Ville, 1939). A change
+may come late, so a bet begins to be placed at each time t with a weight :math:`T(t - 1) - T(t)`, where
+:math:`T(t) = 1/(1 + \log(1 + t/100))` is what is still kept back: the sum over beginnings is a martingale too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Bets = Callable[[Floats], Floats]
+"""(n,) p-values to (n, B) logarithms of densities, one for each bet."""
+
+BITS = 14
+"""Of the mantissa, which bounds the number of distinct scores; rounding makes ties, and ties are broken at random."""
+BLOCK = 256
+PATIENCE = 100.0
+RISES, FALLS = (1.5, 2.5, 6.0), (0.6, 0.25)
+"""Odds of a p-value in the tail, against those of chance."""
+MIXED = ((0.03, 0.25), (0.1, 0.25), (0.3, 0.25), (1.0, 0.5))
+"""A share of samples whose p-values have the density :math:`a p^{a-1}`, and a."""
+
+_SHIFT = 9 + BITS
+_SMALLEST = 1e-12
+
+
+class Ranks:
+    """Counts of scores by group, in a few megabytes however many there are.
+
+    Parameters
+    ----------
+    keys, counts
+        Distinct keys, rising, and how often each was met; a key is a group and a rounded score.
+
+    Examples
+    --------
+    >>> ranks = Ranks()
+    >>> ranks.add(np.array([1.0, 2.0, 3.0]), np.zeros(3, int))
+    >>> ranks.p_values(np.array([2.5, 2.5]), np.zeros(2, int), np.ones(2)).tolist()
+    [0.5, 0.6]
+    """
+
+    def __init__(self, keys: Counts | None = None, counts: Counts | None = None) -> None:
+        self.keys = np.empty(0, np.int64) if keys is None else keys
+        self.counts = np.empty(0, np.int64) if counts is None else counts
+
+    def add(self, score: NDArray[np.floating], group: Counts) -> None:
+        """Count scores without ranking them."""
+        self._add(_keys(score, group))
+
+    def p_values(self, score: NDArray[np.floating], group: Counts, chance: Floats) -> Floats:
+        """(n,) p-value of each among those of its group before it, which it then joins; small = high score.
+
+        Parameters
+        ----------
+        chance
+            (n,) uniform numbers that break ties.
+        """
+        keys = _keys(score, group)
+        found = [self._ranked(keys[at : at + BLOCK], chance[at : at + BLOCK]) for at in range(0, len(keys), BLOCK)]
+        return np.concatenate(found) if found else np.empty(0)
+
+    def _ranked(self, key: Counts, chance: Floats) -> Floats:
+        total = np.concatenate([[0], np.cumsum(self.counts)])
+        group = key >> _SHIFT
+        ends = [group << _SHIFT, key, key + 1, (group + 1) << _SHIFT]
+        first, low, high, end = (total[np.searchsorted(self.keys, edge)] for edge in ends)
+        earlier = np.tri(len(key), k=-1, dtype=bool) & (group[:, None] == group)
+        above = end - high + (earlier & (key > key[:, None])).sum(1)
+        equal = high - low + (earlier & (key == key[:, None])).sum(1)
+        size = end - first + earlier.sum(1)
+        self._add(key)
+        return np.asarray((above + chance * (equal + 1)) / (size + 1))
+
+    def _add(self, key: Counts) -> None:
+        new, counts = np.unique(key, return_counts=True)
+        place = np.searchsorted(self.keys, new)
+        old = np.append(self.keys, -1)[place] == new
+        self.counts[place[old]] += counts[old]
+        self.keys = np.insert(self.keys, place[~old], new[~old])
+        self.counts = np.insert(self.counts, place[~old], counts[~old])
+
+
+def _keys(score: NDArray[np.floating], group: Counts) -> Counts:
+    """Group and score as one integer that grows with both."""
+    with np.errstate(over="ignore"):
+        bits = (score.astype(np.float32) + np.float32(0.0)).view(np.uint32)  # -0.0 + 0.0 is 0.0
+    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31)).astype(np.int64)
+    return (np.asarray(group, np.int64) << _SHIFT) | (ordered >> (32 - _SHIFT))
+
+
+class Wealth:
+    """Wealth of bets that may begin at any time, in several groups whose clocks run apart.
+
+    Parameters
+    ----------
+    bets
+        What is bet.
+    staked
+        (G, B) logarithm of what has been staked and multiplied.
+    seen
+        (G,) p-values so far.
+    lead
+        (G, B) what each bet has gained since it was at its lowest, as a logarithm.
+    since
+        (G, B) the time after that: the likeliest beginning of a change, if there is one.
+    """
+
+    def __init__(self, bets: Bets, staked: Floats, seen: Counts, lead: Floats, since: Counts) -> None:
+        self.bets = bets
+        self.staked = staked
+        self.seen = seen
+        self.lead = lead
+        self.since = since
+
+    @classmethod
+    def of(cls, bets: Bets, groups: int = 1) -> Wealth:
+        """Nothing staked yet."""
+        shape = (groups, bets(np.array([0.5])).shape[1])
+        nothing = np.full(shape, -np.inf), np.zeros(groups, np.int64)
+        return cls(bets, *nothing, np.zeros(shape), np.zeros(shape, np.int64))
+
+    def update(self, p_value: Floats, group: Counts, time: Counts) -> Floats:
+        """(n,) logarithm of the wealth of its group after each p-value; ``time`` is rising, for :meth:`beginning`."""
+        gain = self.bets(np.clip(p_value, _SMALLEST, 1.0 - _SMALLEST))
+        found = np.empty(len(p_value))
+        order = np.argsort(group, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else []:
+            found[rows] = self._bet(int(group[rows[0]]), gain[rows])
+            self._follow(int(group[rows[0]]), gain[rows], time[rows])
+        return found
+
+    def beginning(self, group: int) -> int:
+        """The likeliest time at which a change in a group began, by the bet that has gained the most."""
+        return int(self.since[group, self.staked[group].argmax()])
+
+    def _bet(self, group: int, gain: Floats) -> Floats:
+        after = self.seen[group] + np.arange(1, len(gain) + 1)
+        kept = _kept_back(after)
+        multiplied = np.cumsum(gain, axis=0)
+        begun = np.log(_kept_back(after - 1) - kept)[:, None] - (multiplied - gain)
+        staked = np.logaddexp.accumulate(np.concatenate([self.staked[group][None], begun]))[1:] + multiplied
+        self.staked[group], self.seen[group] = staked[-1], after[-1]
+        return np.logaddexp(_log_mean(staked), np.log(kept))
+
+    def _follow(self, group: int, gain: Floats, time: Counts) -> None:
+        """A bet begins anew wherever it is below all it was before."""
+        height = np.concatenate([np.zeros((1, gain.shape[1])), self.lead[group] + np.cumsum(gain, axis=0)])
+        lowest = np.minimum.accumulate(height)
+        self.lead[group] = height[-1] - lowest[-1]
+        last = len(gain) - np.argmax((height <= lowest)[::-1], axis=0)  # in height, whose row r + 1 is sample r
+        following = np.append(time, time[-1] + 1)
+        self.since[group] = np.where(last > 0, following[last], self.since[group])
+
+
+def _kept_back(time: Counts) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.log1p(time / PATIENCE)))
+
+
+def _log_mean(values: Floats) -> Floats:
+    highest = values.max(axis=1)
+    return np.asarray(highest + np.log(np.exp(values - highest[:, None]).mean(axis=1)))
+
+
+def tail_bets(levels: Sequence[float], *, falls: bool = True) -> Bets:
+    """Bets that more, or fewer, p-values than chance has it are at most ``level``.
+
+    Parameters
+    ----------
+    levels
+        Sizes of the tail.
+    falls
+        Whether to bet on fewer, too.
+    """
+    level, odds = np.array([(a, o) for a in levels for o in (*RISES, *(FALLS if falls else ()))]).T
+    share = odds * level / (1.0 - level + odds * level)
+    inside, outside = np.log(share / level), np.log((1.0 - share) / (1.0 - level))
+    return lambda p: np.where(p[:, None] <= level, inside, outside)
+
+
+def shape_bets(*, falls: bool = True) -> Bets:
+    """Bets on the distribution of p-values: small ones too often, and also large ones, both, or neither."""
+
+    def bets(p: Floats) -> Floats:
+        rises = [1.0 - share + share * a * p ** (a - 1.0) for share, a in MIXED]
+        if not falls:
+            return np.log(np.stack(rises, axis=1))
+        high, highest = (1.0 - share + share * a * (1.0 - p) ** (a - 1.0) for share, a in (MIXED[1], MIXED[3]))
+        others = [high, highest, (rises[2] + high) / 2.0, 0.4 + 3.6 * p * (1.0 - p)]
+        return np.log(np.stack([*rises, *others], axis=1))
+
+    return bets

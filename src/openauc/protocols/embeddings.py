@@ -1,0 +1,169 @@
+"""Embeddings in place of images: a data set as an encoder sees it, one file for each part.
+
+A sample is a vector, so a part is an array (n, d), where that of images is (n, H, W, 3); splits, tests and methods are
+the same. Files that are not there are made once from the data itself, by :mod:`openauc.encoders`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc._columns import read_columns
+from openauc.protocols.sources import Examples, Part, Source, get_source
+
+LABELS = ("label", "fine_label")
+"""Columns of labels, the likeliest first."""
+FOLDER = "embeddings"
+"""Folder of embeddings in, or beside, the folder of the data."""
+CACHE = "OPENAUC_CACHE"
+"""Environment variable: folder for embeddings that had to be made; else `~/.cache/openauc`."""
+
+
+class EmbeddingFile(NamedTuple):
+    """One file of embeddings, and what it can be made of."""
+
+    path: Path
+    made_of: Path | None
+    encoder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSource:
+    """A data set as `<name>_<encoder>_<part>.parquet`, as `openauc embed` writes it.
+
+    Files are looked for in `<root>/embeddings`, in `embeddings` beside `root`, and in the cache
+    (``OPENAUC_CACHE``), `root` being the argument or the environment variable ``OPENAUC_DATA``.
+
+    Parameters
+    ----------
+    name
+        Of the data set, which lies in `<root>/<name>`.
+    encoder
+        Name in ``ENCODERS``.
+    width
+        Number d of features.
+    test
+        Names of the files that make up the test part.
+    outside
+        Label of samples that belong to no class; as a class it comes after all others.
+    """
+
+    name: str
+    encoder: str
+    width: int
+    test: tuple[str, ...] = ("test",)
+    outside: str | None = None
+
+    @property
+    def image_size(self) -> int:
+        """The width: what an image's side is to a network, the number of features is here."""
+        return self.width
+
+    def class_names(self, *, root: Path | None) -> tuple[str, ...]:
+        """Return the sorted labels; of labels that are numbers, all up to the largest."""
+        labels = self._read("train", root)[1]
+        if labels.dtype.kind in "iu":
+            return tuple(map(str, range(int(labels.max()) + 1)))
+        names = np.unique(labels).tolist()
+        return (*names, *([self.outside] if self.outside else []))
+
+    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+        """Return the embeddings (n, d) of `classes` in file order."""
+        features, labels = self._read(part, root)
+        if labels.dtype.kind not in "iu":
+            number = {name: i for i, name in enumerate(self.class_names(root=root))}
+            unheard = next((label for label in labels.tolist() if label not in number), None)
+            if unheard is not None:
+                raise ValueError(
+                    f"the {part} part of {self.name} has the label {unheard!r}, the training part has not."
+                )
+            labels = np.array([number[label] for label in labels.tolist()])
+        rows = np.flatnonzero(np.isin(labels, classes))
+        return Examples(features[rows], labels[rows].astype(np.int64))
+
+    def files(self, part: Part, root: Path | None) -> list[EmbeddingFile]:
+        """The files of a part: where they are, or will be."""
+        given = root or os.environ.get("OPENAUC_DATA")
+        data = Path(given) if given else None
+        return [self._file(name, data) for name in (self.test if part == "test" else (part,))]
+
+    def _file(self, name: str, data: Path | None) -> EmbeddingFile:
+        file = f"{self.name}_{self.encoder}_{name}.parquet"
+        homes = [] if data is None else [data / FOLDER, data.resolve().parent / FOLDER]
+        found = next((home / file for home in homes if (home / file).is_file()), cache_folder() / file)
+        raw = sorted((data / self.name).glob(f"{name}-*.parquet")) if data is not None else []
+        return EmbeddingFile(found, raw[0] if len(raw) == 1 else None, self.encoder)
+
+    def _read(self, part: Part, root: Path | None) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        files = self.files(part, root)
+        missing = next((file for file in files if not file.path.is_file()), None)
+        if missing is not None:
+            data = missing.made_of or f"<data>/{self.name}/*.parquet"
+            raise FileNotFoundError(
+                f"there are no embeddings {missing.path.name}; make them with `openauc embed {data} --encoder "
+                f"{self.encoder} -o {missing.path}`, or set --data-root to a folder with {self.name}/ in it."
+            )
+        parts = [_table(file.path, file.path.stat().st_mtime_ns, self.width) for file in files]
+        return np.concatenate([x for x, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
+@lru_cache(maxsize=6)
+def _table(path: Path, modified: int, width: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """Embeddings and labels of a file, as it is now: the trials of a benchmark share them."""
+    columns = read_columns(path)
+    label = next((name for name in LABELS if name in columns), None)
+    if "embedding" not in columns or label is None:
+        raise ValueError(f"{path} has the columns {', '.join(columns)}; expected 'embedding' and 'label'.")
+    features = np.asarray(columns["embedding"], np.float32)
+    if features.ndim != 2 or features.shape[1] != width:
+        raise ValueError(f"{path} has embeddings of shape {features.shape[1:]}; expected {width} features each.")
+    return features, columns[label]
+
+
+def cache_folder() -> Path:
+    """Folder of embeddings that had to be made."""
+    return Path(os.environ.get(CACHE) or Path.home() / ".cache" / "openauc") / FOLDER
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelSource:
+    """The grey values of small images as features, divided by the largest.
+
+    Parameters
+    ----------
+    source
+        Name of a source of grey images of one size.
+    largest
+        The value that becomes 1.
+    """
+
+    source: str
+    largest: float = 255.0
+
+    @property
+    def image_size(self) -> int:
+        """The number of pixels."""
+        return self._side**2
+
+    def class_names(self, *, root: Path | None) -> tuple[str, ...]:
+        """Return the names of the source's classes."""
+        return get_source(self.source).class_names(root=root)
+
+    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+        """Return the features (n, pixels) of `classes`."""
+        images, labels = get_source(self.source).read(part, classes=classes, root=root, image_size=self._side)
+        return Examples(images[:][..., 0].reshape(len(labels), -1) / np.float32(self.largest), labels)
+
+    @property
+    def _side(self) -> int:
+        source: Source = get_source(self.source)
+        assert source.image_size is not None  # of one size, by definition
+        return source.image_size

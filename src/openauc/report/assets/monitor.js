@@ -1,0 +1,121 @@
+"use strict";
+// The report on a stream that was watched.
+{
+  const accent = color(0);
+  const last = data.end.at(-1);
+  const since = data.alarms.length ? data.alarms[0].since : null;
+  const windows = data.end.map((end, i) => ({ first: end - data.n[i] + 1, end, middle: end - data.n[i] / 2, i }));
+
+  function when(sample) {
+    if (!data.times) return count(sample);
+    const i = Math.min(d3.bisectLeft(data.end, sample), data.end.length - 1);
+    const time = data.times[i][0].replace("T", " "), day = /^\d{4}-\d\d-\d\d /;
+    const days = day.test(time) && data.times[0][0].slice(0, 10) !== data.times.at(-1)[1].slice(0, 10);
+    return time.slice(0, days ? 10 : 16);
+  }
+  const about = (w) => `samples ${count(w.first)} to ${count(w.end)}${data.times ? `, ${data.times[w.i][0]} to ${data.times[w.i][1]}` : ""}`;
+
+  const x = (width) => ({ label: data.times ? null : "sample", labelAnchor: "center", labelArrow: "none", tickSize: 0, domain: [0, last], ticks: Math.max(2, Math.round(width / (data.times ? 190 : 120))), tickFormat: when });
+  const alarms = () => [
+    ...(since === null ? [] : [Plot.rectX([since], { x1: since, x2: last, fill: "var(--unknown)", fillOpacity: 0.09 })]),
+    Plot.ruleX(data.alarms, { x: "sample", stroke: "var(--m7)", strokeWidth: 1.5, title: (alarm) => `alarm at sample ${count(alarm.sample)}` }),
+  ];
+  const frame = { marginLeft: 52, marginRight: 16, marginTop: 14, marginBottom: 36, style: STYLE };
+
+  chart("rejected", (width) => {
+    const top = Math.min(1, 1.1 * Math.max(d3.max(data.rejected), d3.max(data.high)));
+    const edges = windows.flatMap((w) => [{ at: w.first - 1, low: data.low[w.i], high: data.high[w.i] }, { at: w.end, low: data.low[w.i], high: data.high[w.i] }]);
+    const many = windows.length > 60;
+    return Plot.plot({
+      width, height: 240, ...frame, x: x(width),
+      y: { label: null, tickSize: 0, ticks: 5, domain: [0, top], tickFormat: (v) => `${+(100 * v).toFixed(1)} %` },
+      ariaLabel: "Share of samples rejected over time", ariaDescription: `${percent(data.usual)} in the reference, ${percent(data.rejected.at(-1))} in the last window`,
+      marks: [
+        Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+        Plot.areaY(edges, { x: "at", y1: "low", y2: "high", fill: "var(--soft)", fillOpacity: 0.16 }),
+        Plot.ruleY([data.usual], { stroke: "var(--soft)", strokeDasharray: "4 3" }),
+        ...alarms(),
+        Plot.line(windows, { x: "middle", y: (w) => data.rejected[w.i], stroke: accent, strokeWidth: many ? 1.6 : 1, strokeOpacity: many ? 1 : 0.45 }),
+        Plot.dot(windows, { x: "middle", y: (w) => data.rejected[w.i], r: many ? 1.8 : 4, fill: accent, title: (w) => `${percent(data.rejected[w.i])} rejected, ${about(w)}` }),
+      ],
+    });
+  });
+
+  chart("evidence", (width) => {
+    const names = Object.keys(data.evidence);
+    const most = 3 * data.line; // what is far beyond the line needs no more height
+    const rows = names.flatMap((name, k) => windows.map((w) => ({ name, k, w, at: w.middle, value: Math.max(-1.5, Math.min(most, data.evidence[name][w.i])) })));
+    const top = Math.max(data.line * 1.25, d3.max(rows, (row) => row.value));
+    return Plot.plot({
+      width, height: 240, ...frame, x: x(width),
+      y: { label: null, tickSize: 0, ticks: 5, domain: [-1.5, top], tickFormat: (v) => (Number.isInteger(v) ? `10${String(v).replace("-", "−").replace(/./g, (c) => "−0123456789".includes(c) ? "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["−0123456789".indexOf(c)] : c)}` : "") },
+      ariaLabel: "Evidence for a change over time", ariaDescription: names.map((name) => `${name}: up to ten to the power of ${d3.max(data.evidence[name]).toFixed(1)}`).join("; "),
+      marks: [
+        Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+        ...alarms(),
+        Plot.ruleY([data.line], { stroke: "var(--m7)", strokeDasharray: "4 3" }),
+        Plot.text(["alarm"], { x: 0, y: data.line, text: (d) => d, textAnchor: "start", dx: 4, dy: -8, fill: "var(--m7)", fontWeight: 600 }),
+        Plot.line(rows, { x: "at", y: "value", z: "name", stroke: (row) => color(row.k), strokeWidth: 2, strokeLinejoin: "round" }),
+        Plot.dot(windows.length < 3 ? rows : [], { x: "at", y: "value", fill: (row) => color(row.k), r: 3 }),
+      ],
+      color: { type: "identity" },
+    });
+  });
+
+  chart("tenths", (width) => {
+    const cells = windows.flatMap((w) => data.tenths[w.i].map((value, tenth) => ({ w, tenth, value, change: value - data.usual_tenths[tenth] })));
+    const largest = Math.max(0.1, d3.max(cells, (cell) => Math.abs(cell.change)));
+    return Plot.plot({
+      width, height: 230, ...frame, x: x(width),
+      y: { label: null, tickSize: 0, ticks: [0, 5, 10], domain: [0, 10], tickFormat: (v) => (v === 0 ? "usual" : v === 10 ? "unusual" : "") },
+      ariaLabel: "Scores over time", ariaDescription: `In the last window ${percent(data.tenths.at(-1).at(-1))} are in the highest tenth of the reference`,
+      marks: [
+        Plot.rect(cells, { x1: (cell) => cell.w.first - 1, x2: (cell) => cell.w.end, y1: "tenth", y2: (cell) => cell.tenth + 1, inset: windows.length > 60 ? 0 : 0.5, fill: (cell) => (cell.change > 0 ? "var(--unknown)" : "var(--right)"), fillOpacity: (cell) => 0.04 + 0.96 * Math.min(1, Math.abs(cell.change) / largest), title: (cell) => `${percent(cell.value)} in tenth ${cell.tenth + 1} of the reference, ${about(cell.w)}` }),
+        Plot.ruleX(data.alarms, { x: "sample", stroke: "var(--m7)", strokeWidth: 1.5 }),
+      ],
+      color: { type: "identity" }, opacity: { type: "identity" },
+    });
+  });
+
+  const chance = (p) => (p < 0.001 ? "< 0.001" : p.toFixed(3));
+  for (const one of data.classes) {
+    const row = $("classes").tBodies[0].insertRow();
+    if (one.since !== null) row.className = "active";
+    cell(row, one.name, "name");
+    cell(row, count(one.usual_n));
+    cell(row, one.usual_n ? percent(one.usual) : "–");
+    cell(row, count(one.n));
+    if (one.n) bar(row)(one.rejected);
+    else cell(row, "–");
+    cell(row, chance(one.p));
+    cell(row, one.since === null ? "" : count(one.since));
+  }
+
+  if (data.labelled.length) {
+    const both = data.labelled.filter((w) => w.openauc !== null), right = data.labelled.filter((w) => w.accuracy !== null);
+    const low = d3.min([...both.map((w) => w.low), ...right.map((w) => w.accuracy), ...(data.expected === null ? [] : [data.expected])]);
+    const middle = (w) => (w.first - 1 + w.last) / 2;
+    chart("labelled", (width) => Plot.plot({
+      width, height: 260, ...frame, x: x(width),
+      y: { label: null, tickSize: 0, ticks: 5, nice: true, domain: [Math.max(0, low - 0.02), 1], tickFormat: (v) => `${+(100 * v).toFixed(1)} %` },
+      ariaLabel: "OpenAUC over time", ariaDescription: both.map((w) => `samples ${count(w.first)} to ${count(w.last)}: ${percent(w.openauc)}`).join("; "),
+      marks: [
+        Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
+        ...alarms(),
+        ...(data.expected === null ? [] : [Plot.ruleY([data.expected], { stroke: "var(--soft)", strokeDasharray: "4 3" })]),
+        Plot.line(right, { x: middle, y: "accuracy", stroke: "var(--right)", strokeWidth: 1.5 }),
+        Plot.ruleX(both, { x: middle, y1: "low", y2: "high", stroke: accent, strokeWidth: 2, strokeOpacity: 0.6 }),
+        Plot.dot(both, { x: middle, y: "openauc", r: 4, fill: accent, title: (w) => `OpenAUC ${percent(w.openauc)} (${percent(w.low)} – ${percent(w.high)}), samples ${count(w.first)} to ${count(w.last)}` }),
+      ],
+    }));
+    for (const w of data.labelled.slice(-50)) {
+      const row = $("windows").tBodies[0].insertRow();
+      cell(row, `${count(w.first)} – ${count(w.last)}`, "name");
+      cell(row, count(w.n_known));
+      cell(row, count(w.n_unknown));
+      cell(row, w.openauc === null ? "–" : percent(w.openauc));
+      cell(row, w.openauc === null ? "" : `${(100 * w.low).toFixed(1)} – ${(100 * w.high).toFixed(1)}`);
+      cell(row, w.accuracy === null ? "–" : percent(w.accuracy));
+    }
+  }
+}

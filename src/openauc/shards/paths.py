@@ -1,0 +1,165 @@
+"""Which files a path, a pattern, a folder or a URL names, and how to open them."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from openauc._columns import FORMATS, suffix_of
+from openauc._files import PathLike
+
+_CHANGES = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
+"""What file systems call the mark of a file that changes with its content."""
+
+
+class Shard(NamedTuple):
+    """One file of predictions, as it was when it was listed."""
+
+    path: str
+    """Absolute, or a URL."""
+    size: int
+    """In bytes."""
+    version: str
+    """Another one when the file has changed: its time, or the mark of the store."""
+
+    @property
+    def id(self) -> str:
+        """The same for the same file with the same content, and for no other."""
+        return hashlib.sha256("\0".join(map(str, self)).encode()).hexdigest()[:20]
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """Columns that the folders spell out.
+
+        >>> Shard("/log/day=2026-01-31/camera=A%2F1/part-0.parquet", 1, "").partition
+        {'day': '2026-01-31', 'camera': 'A/1'}
+        """
+        folders = self.path.split("/")[:-1]
+        return {name: unquote(value) for name, _, value in (f.partition("=") for f in folders) if name and value}
+
+    def has_changed(self) -> bool:
+        """Whether the file is another one now; of a store, which may word its mark in several ways, by its size."""
+        (now,) = _listed(self.path)
+        return now.size != self.size if is_url(self.path) else now != self
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """What Parquet reads from: the path of a local file, else an open one that fetches what is asked for."""
+        if not is_url(self.path):
+            yield self.path
+            return
+        system, path = _file_system(self.path)
+        with system.open(path, "rb") as file:
+            yield file
+
+    @contextmanager
+    def copied(self) -> Iterator[Path]:
+        """A local file with the content."""
+        if not is_url(self.path):
+            yield Path(self.path)
+            return
+        system, path = _file_system(self.path)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / path.rpartition("/")[2]
+            system.get_file(path, str(copy))
+            yield copy
+
+
+def find_shards(*sources: PathLike) -> list[Shard]:
+    """The files that paths, patterns (``"log/*.parquet"``), folders or URLs name, each once, in order of their path.
+
+    Of a folder those ending in .npz, .csv or .parquet, also in folders below; names that begin with a dot or an
+    underscore are left out, as writers of such folders use them for themselves. A URL is one of those fsspec knows,
+    such as ``s3://bucket/log/*.parquet``.
+    """
+    found = {shard.path: shard for source in sources for shard in _listed(os.fspath(source))}
+    return [found[path] for path in sorted(found)]
+
+
+def is_url(source: str) -> bool:
+    """Whether ``source`` is to be read through fsspec.
+
+    >>> is_url("s3://bucket/log"), is_url("log/*.parquet")
+    (True, False)
+    """
+    return "://" in source
+
+
+def is_sharded(source: str) -> bool:
+    """Whether ``source`` names more than one local file: a URL, a folder or a pattern."""
+    return is_url(source) or os.path.isdir(source) or (glob.has_magic(source) and not os.path.isfile(source))
+
+
+def _listed(source: str) -> list[Shard]:
+    found = _listed_by_fsspec(source) if is_url(source) else _listed_here(source)
+    if not found:
+        raise FileNotFoundError(
+            f"there is no file of predictions at {source}; expected files that end in {', '.join(FORMATS)}. "
+            "A pattern in quotes, such as 'log/*.parquet', is matched here, not by the shell."
+        )
+    for shard in found:
+        suffix_of(shard.path)
+    return found
+
+
+def _listed_here(source: str) -> list[Shard]:
+    if os.path.isfile(source):
+        paths = [source]
+    elif os.path.isdir(source):
+        paths = _predictions(glob.glob(os.path.join(glob.escape(source), "**"), recursive=True), source)
+    elif glob.has_magic(source):
+        paths = [path for path in glob.glob(source, recursive=True) if os.path.isfile(path)]
+    else:
+        raise FileNotFoundError(f"there is no file {source}.")
+    stats = ((os.path.abspath(path), os.stat(path)) for path in paths)
+    return [Shard(path, stat.st_size, str(stat.st_mtime_ns)) for path, stat in stats]
+
+
+def _predictions(paths: Iterable[str], folder: str) -> list[str]:
+    """Those that hold predictions, by their names below ``folder``."""
+    names = ((path, Path(os.path.relpath(path, folder)).parts) for path in paths)
+    return [
+        path
+        for path, parts in names
+        if path.lower().endswith(FORMATS) and not any(part.startswith(("_", ".")) for part in parts)
+    ]
+
+
+def _listed_by_fsspec(source: str) -> list[Shard]:
+    system, path = _file_system(source)
+    files: Mapping[str, Mapping[str, Any]]
+    if glob.has_magic(path):
+        files = system.glob(path, detail=True)
+    elif system.isdir(path):
+        files = system.find(path, detail=True)
+        files = {name: files[name] for name in _predictions(files, path)}
+    else:
+        files = {path: system.info(path)}
+    return [
+        Shard(system.unstrip_protocol(name), int(info["size"]), _version(info))
+        for name, info in files.items()
+        if info["type"] == "file"
+    ]
+
+
+def _version(info: Mapping[str, Any]) -> str:
+    mark = next((info[name] for name in _CHANGES if info.get(name)), "")
+    return str(mark.timestamp() if isinstance(mark, datetime) else mark)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """File system of a URL, and the path there."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise ImportError(f"reading {url} needs fsspec: pip install fsspec, and the package of that store.") from None
+    system, path = url_to_fs(url)
+    return system, path

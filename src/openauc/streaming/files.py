@@ -1,0 +1,56 @@
+"""The file of an accumulator: a ``.npz`` archive of integers, with its options as JSON; nothing in it is executed."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc._files import PathLike, atomic_write, parse_json
+
+_FORMAT, _VERSION = "openauc accumulator", 1
+
+
+def write(path: PathLike, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write options and arrays, all or nothing."""
+    head = json.dumps({"format": _FORMAT, "version": _VERSION, "options": dict(options)})
+    with atomic_write(path) as file:
+        np.savez_compressed(file, head=np.array(head), **arrays)  # type: ignore[arg-type]
+
+
+@contextmanager
+def read(path: PathLike) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
+    """Options and arrays of a file; the archive's own checksums notice damage, and so may who reads the arrays."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        head = parse_json(str(arrays.pop("head")))
+        if head["format"] != _FORMAT:
+            raise ValueError(f"its format is {head['format']!r}")
+        if head["version"] == _VERSION:
+            yield head["options"], arrays
+            return
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        AttributeError,
+        IndexError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise ValueError(
+            f"{path} cannot be read as an accumulator ({error}); it is damaged or another kind of file. "
+            "Accumulator.save writes them."
+        ) from error
+    raise ValueError(
+        f"{path} was written in version {head['version']} of the format, this one reads {_VERSION}; "
+        "use the release of openauc that wrote it, or count again."
+    )

@@ -1,0 +1,134 @@
+"""openauc watch, through the real command line."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from openauc.cli import app
+from openauc.features import Monitor, OpenSetClassifier
+
+NAMES = np.array(["ant", "bee", "cat", "dog", "fox"])
+
+
+def run(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output + result.stderr + repr(result.exception)
+    return " ".join((result.stderr if code == 2 else result.stdout).split())
+
+
+def samples(n: int, seed: int, unknown: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(n) < unknown, 4, rng.integers(4, size=n))
+    return (5 * np.eye(5, 6)[y] + rng.normal(size=(n, 6))).astype(np.float32), NAMES[y]
+
+
+def table(path: Path, X: np.ndarray, **columns: object) -> Path:
+    pq.write_table(pa.table({"embedding": list(X), **columns}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that is calibrated with fresh samples, one that is cross-fitted, and streams."""
+    place = tmp_path_factory.mktemp("watch")
+    model = OpenSetClassifier(rejector="max_logit", folds=2, random_state=0).fit(*samples(200, 0))
+    model.save(place / "cross")
+    model.calibrate(samples(400, 1)[0]).save(place / "model")
+    table(place / "quiet.parquet", samples(600, 2)[0])
+    X, y = samples(600, 3, unknown=0.3)
+    table(place / "strange.parquet", X, day=[f"2026-05-{1 + i // 20:02}" for i in range(600)], label=y.tolist())
+    return place
+
+
+def test_a_quiet_stream_raises_no_alarm_and_all_is_said(folder: Path) -> None:
+    said = run("watch", folder / "model", folder / "quiet.parquet", "--fail-on-alarm")
+    assert "600 samples, " in said
+    assert "of 400 in the reference" in said
+    assert "Alarm" not in said
+    assert "ever raised with probability at most 0.01, however long" in said
+    assert "cannot be seen without labels" in said
+
+
+def test_an_alarm_is_told_with_labels_and_a_page(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("watch", folder / "model", folder / "strange.parquet", "--time-column", "day", "-o", page)
+    said = run(*words)
+    monitor = Monitor(OpenSetClassifier.load(folder / "model"))
+    monitor.update(samples(600, 3, unknown=0.3)[0])
+    first = monitor.alarms[0]
+    assert f"Alarm at sample {first.sample} (2026-05-" in said
+    assert re.search(r"distribution of scores < 0\.0001 \d+ \d+", said)
+    assert "Windows with labels" in said
+    assert "hold all together with 95 %" in said
+    assert f"wrote {page}" in said
+    assert "strange.parquet has changed" in page.read_text()
+    run(*words, "--fail-on-alarm", code=1)
+
+
+def test_rows_are_ordered_by_time(folder: Path, tmp_path: Path) -> None:
+    X, y = samples(300, 4, unknown=0.2)
+    order = np.random.default_rng(0).permutation(300)
+    table(tmp_path / "mixed.parquet", X[order], at=order.tolist(), label=y[order].tolist())
+    table(tmp_path / "sorted.parquet", X, label=y.tolist())
+    one = run("watch", folder / "model", tmp_path / "mixed.parquet", "--time-column", "at")
+    other = run("watch", folder / "model", tmp_path / "sorted.parquet")
+    assert re.sub(r" \(\d+\)", "", one) == other
+
+
+def test_a_state_goes_on_and_labels_may_come_later(folder: Path, tmp_path: Path) -> None:
+    state, labels = tmp_path / "state.npz", tmp_path / "labels.csv"
+    model = folder / "model"
+    begin = ("watch", model, folder / "quiet.parquet", "--state", state, "--alpha", 0.05, "--window", 300)
+    assert "600 samples" in run(*begin)
+    assert "1,200 samples" in run("watch", model, folder / "strange.parquet", "--state", state, "--label-column", "day")
+    y = samples(600, 3, unknown=0.3)[1]
+    labels.write_text("sample,label\n" + "".join(f"{601 + i},{label}\n" for i, label in enumerate(y)))
+    said = run("watch", model, "--state", state, "--labels", labels)
+    assert "1,200 samples" in said
+    assert "601 – 900" in said
+    loaded = Monitor.load(state, OpenSetClassifier.load(model))
+    assert (loaded.alpha, loaded.window, loaded.n) == (0.05, 300, 1200)
+    assert [one.n_unknown for one in loaded.labelled_windows()][-2:] == [
+        (y[:300] == "fox").sum(),
+        (y[300:] == "fox").sum(),
+    ]
+    assert "was begun with alpha 0.05, and --alpha is 0.01" in run(*begin[:5], "--alpha", 0.01, code=2)
+    assert "was begun with window 300" in run(*begin[:5], "--window", 9, code=2)
+    assert "has a reference already" in run(*begin[:5], "--reference", folder / "quiet.parquet", code=2)
+    assert "belongs to another model" in run("watch", folder / "cross", *begin[2:5], code=2)
+
+
+def test_cross_fitted_scores_are_said_and_a_reference_helps(folder: Path) -> None:
+    said = run("watch", folder / "cross", folder / "quiet.parquet")
+    assert "only rises are looked for" in said
+    said = run("watch", folder / "cross", folder / "quiet.parquet", "--reference", folder / "quiet.parquet")
+    assert "only rises" not in said
+    assert "of 600 in the reference" in said
+
+
+def test_missing_labels_are_no_labels(folder: Path, tmp_path: Path) -> None:
+    X, y = samples(100, 5, unknown=0.3)
+    table(tmp_path / "some.parquet", X, label=[label if i % 2 else None for i, label in enumerate(y.tolist())])
+    run("watch", folder / "model", tmp_path / "some.parquet", "--state", tmp_path / "s.npz")
+    (window,) = Monitor.load(tmp_path / "s.npz", OpenSetClassifier.load(folder / "model")).labelled_windows()
+    assert window.n_known + window.n_unknown == 50
+
+
+def test_what_is_wrong_is_said(folder: Path, tmp_path: Path) -> None:
+    model, stream = folder / "model", folder / "quiet.parquet"
+    assert "is no model: it has no model.json" in run("watch", tmp_path, stream, code=2)
+    assert "there is nothing to watch" in run("watch", model, code=2)
+    assert "there is nothing to watch" in run("watch", model, "--state", tmp_path / "new.npz", "-o", "p", code=2)
+    assert "has no column 'when', which --time-column names" in run(
+        "watch", model, stream, "--time-column", "when", code=2
+    )
+    gaps = table(tmp_path / "gaps.parquet", samples(2, 0)[0], at=["monday", None])
+    assert "'at' is missing for some samples" in run("watch", model, gaps, "--time-column", "at", code=2)
+    (tmp_path / "labels.csv").write_text("row,label\n1,ant\n")
+    assert "expected 'sample', the number" in run("watch", model, stream, "--labels", tmp_path / "labels.csv", code=2)
+    assert not (tmp_path / "new.npz").exists()

@@ -1,0 +1,108 @@
+"""The numbers of README and of the page on results are those the programs wrote."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs/results.md").read_text()
+
+
+def newest(benchmark: str) -> dict:
+    """The JSON of a benchmark with the latest month."""
+    files = [file for file in (ROOT / "benchmark/results").glob("*.json") if file.stem.rsplit("_", 2)[0] == benchmark]
+    return json.loads(max(files, key=lambda file: file.stem[-6:]).read_text())
+
+
+def cells(benchmark: str, metric: str) -> dict[tuple[str, str], dict]:
+    """Cells of the newest table, by method and protocol."""
+    tables = {table["metric"]: table for table in newest(benchmark)["tables"]}
+    return {(cell["method"], cell["protocol"]): cell for cell in tables[metric]["cells"]}
+
+
+SPREAD = r"\| ([^|]+ ± [^|]+) "
+
+
+def spread(cell: dict) -> str:
+    return f"{100 * cell['mean']:.1f} ± {100 * cell['std_population']:.1f}"
+
+
+def test_results_on_digits_are_those_the_program_wrote() -> None:
+    openauc, accuracy = (cells("digits", metric) for metric in ("openauc", "closed_set_accuracy"))
+    rows = re.findall(r"^\| (\w+) \| ([^|]+ ± [^|]+) \| ([^|]+ – [^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 9
+    for method, value, interval, correct in rows:
+        cell = openauc[method, "digits"]
+        assert value == spread(cell)
+        assert interval == " – ".join(f"{100 * bound:.1f}" for bound in cell["interval"])
+        assert correct == f"{100 * accuracy[method, 'digits']['mean']:.1f}"
+
+
+def test_results_of_table2_are_those_the_program_wrote() -> None:
+    openauc = cells("table2_cpu", "openauc")
+    rows = re.findall(rf"^\| (\w+) {SPREAD * 4}\|$", PAGE, re.MULTILINE)
+    assert len(rows) == 9
+    for method, *values in rows:
+        assert values == [spread(openauc[method, name]) for name in ("mnist", "cifar10", "cifar+10", "cifar+50")]
+
+
+def test_results_of_central_are_those_the_program_wrote() -> None:
+    metrics = [cells("central", metric) for metric in ("openauc", "auroc", "closed_set_accuracy")]
+    rows = re.findall(rf"^\| (\w+) {SPREAD * 3}\|$", PAGE, re.MULTILINE)
+    assert len(rows) == 3
+    for method, *values in rows:
+        assert values == [spread(metric[method, "cifar10"]) for metric in metrics]
+
+
+def test_results_of_mnist_are_those_the_program_wrote() -> None:
+    for row in newest("mnist_plus")["rows"]:
+        low, high = row["intervals"]["openauc"]
+        assert f"{100 * row['openauc']:.2f} [{100 * low:.2f}, {100 * high:.2f}] for" in PAGE
+
+
+def test_results_of_search_are_those_the_program_wrote() -> None:
+    selection, confirmation = newest("search_digits")["parts"].values()
+    winner = next(row for row in confirmation if row["label"].startswith("openauc"))
+    assert winner["label"] == selection[1]["label"]  # the first after CE+
+    low, high = winner["interval"]
+    gain = f"{100 * winner['difference']:.1f} [{100 * low:.1f}, {100 * high:.1f}] points"
+    assert f"{gain}, in {winner['wins']} of {winner['n']} pairs" in PAGE
+    assert f"of {sum(row['label'].startswith('openauc') for row in selection)} forms" in PAGE
+
+
+LEARNED, BASELINE = "logistic (score learned)", "logistic (score max_logit)"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+@pytest.mark.parametrize("text", [README, PAGE], ids=["readme", "page"])
+def test_results_on_embeddings_are_those_the_program_wrote(text: str) -> None:
+    found = newest("features")
+    means = found["means_and_intervals"]["openauc"]
+    shown = re.findall(
+        r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| (\w+) ([\d.]+) \| ([\d.]+) \| (\S+ \[.*\]) \|$", text, re.M
+    )
+    assert [data for data, *_ in shown] == [verdict["data"] for verdict in found["verdicts"]]
+    for (data, classes, base, best, value, learned, gain), verdict in zip(shown, found["verdicts"], strict=True):
+        assert int(classes) == verdict["known_classes"]
+        assert base == percent(means[BASELINE][data][0])
+        assert value == percent(means[f"logistic (score {best})"][data][0])
+        assert learned == percent(means[LEARNED][data][0])
+        low, high = verdict["gain"]["low"], verdict["gain"]["high"]
+        assert gain == f"{100 * verdict['gain']['value']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+@pytest.mark.parametrize("text", [README, PAGE], ids=["readme", "page"])
+def test_results_on_open_intents_are_those_the_program_wrote(text: str) -> None:
+    (row,) = re.findall(r"^\| ours \| (.*) \|$", text, re.M)
+    results = newest("decisions")["results"]["cross"]
+    names = [f"{data}_{share}" for data in ("banking77", "clinc150") for share in (25, 50, 75)]
+    for cell, name in zip(row.split(" | "), names, strict=True):
+        pairs = np.array([one["open_set"]["0.9"] for one in results[name]])
+        assert cell == "/".join(percent(value) for value in pairs.mean(0))
