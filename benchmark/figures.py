@@ -90,7 +90,7 @@ def figure1(panels: Mapping[str, Predictions]) -> Figure:
     """
     if not panels:
         raise ValueError("there is nothing to draw; pass the predictions of at least one model, by title.")
-    with _look() as pyplot:
+    with look() as pyplot:
         figure: Figure = pyplot.figure(figsize=(0.5 + 2.9 * len(panels), 3.3), layout="constrained")
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False, gridspec_kw={"wspace": 0.06})[0]
         for ax, (title, predictions) in zip(axes, panels.items(), strict=True):
@@ -126,7 +126,7 @@ def figure2(results: Iterable[TrialResult], *, metric: str = "openauc", level: f
     swept = {protocol: by_lam for protocol, by_lam in swept.items() if len(by_lam) > 1}
     if not swept:
         raise ValueError("no protocol has results of openauc with several lam; run the benchmark 'sensitivity' first.")
-    with _look() as pyplot:
+    with look() as pyplot:
         figure: Figure = pyplot.figure(figsize=(0.6 + 3.0 * len(swept), 3.0), layout="constrained")
         panels = figure.subplots(1, len(swept), squeeze=False)[0]
         for ax, (protocol, by_lam) in zip(panels, swept.items(), strict=True):
@@ -144,7 +144,7 @@ def save(figure: Figure, path: Path | str, *, about: str | None = None) -> tuple
     ``about``, where the figure comes from, is kept inside both files as their description.
     """
     written = []
-    with _look() as pyplot:
+    with look() as pyplot:
         for suffix, unwanted in ((".svg", ("Date", "Creator")), (".png", ("Software",))):
             target = Path(f"{path}{suffix}")
             told = {"Description": about} if about else {}
@@ -219,7 +219,7 @@ def _cell(results: Sequence[TrialResult], metric: str, level: float) -> Cell:
 
 
 @contextmanager
-def _look() -> Iterator[ModuleType]:
+def look() -> Iterator[ModuleType]:
     """Matplotlib's pyplot in our style, without a window."""
     try:
         import matplotlib

@@ -1,0 +1,228 @@
+"""Files larger than memory: what `openauc evaluate` takes on made-up shards, and DuckDB on the same file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow
+from measuring import Finished, Measured, at_least, below, run_openauc, run_python
+from pyarrow import parquet
+from timing import in_pairs, timed
+
+from openauc._files import atomic_write
+from openauc.environment import cores
+from openauc.shards.state import Pile, unpack
+
+SHARD_ROWS = 5_000_000
+N_CLASSES = 100
+MOST_PASSES = 100
+DUCKDB = """
+import json, sys
+import duckdb
+from openauc.sql import query
+duckdb.execute("SET enable_progress_bar = false")
+answer = duckdb.execute(query(sys.argv[1]))
+print(json.dumps(dict(zip([column[0] for column in answer.description], answer.fetchone()))))
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a part is told."""
+
+    rows: int
+    work: Path
+    """For made-up files."""
+    memory: float
+    """Gigabytes of a further pass."""
+    rounds: int
+    """How often both sides of a ratio are timed."""
+
+
+class Part(NamedTuple):
+    """What a part found."""
+
+    title: str
+    rows: list[Measured]
+    content: dict[str, Any]
+    about: str
+
+
+def samples(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A log of a classifier of 100 classes, nine of ten right, three of ten unknown.
+
+    Scores are single precision, so that many samples share one by chance, and the surest are cut off at one score.
+    """
+    rng = np.random.default_rng(seed)
+    unknown, right = rng.random(n, np.float32) < 0.3, rng.random(n, np.float32) < 0.9
+    y_true, guess = (rng.integers(0, N_CLASSES, n, np.int16) for _ in range(2))
+    y_pred = np.where(right, y_true, guess)
+    score = np.maximum(rng.standard_normal(n, np.float32) + np.float32(1.5) * unknown, np.float32(-2))
+    return np.where(unknown, np.int16(-1), y_true), y_pred, score
+
+
+def make_shards(folder: Path, rows: int, shard_rows: int) -> list[Path]:
+    """Parquet files with so many rows together; those that are there already are taken as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, start in enumerate(range(0, rows, shard_rows)):
+        size = min(shard_rows, rows - start)
+        files.append(folder / f"{number:04}-{size}.parquet")
+        if not files[-1].exists():
+            table = pyarrow.table(dict(zip(("y_true", "y_pred", "open_score"), samples(size, number), strict=True)))
+            with atomic_write(files[-1], durable=False) as file:
+                parquet.write_table(table, file, use_dictionary=["y_true", "y_pred"])
+    return files
+
+
+def evaluate(files: list[Path], options: Options, *arguments: str | Path, **how: Any) -> Finished:
+    """`openauc evaluate` of all files as one; its output is the JSON."""
+    how = {"OPENAUC_CACHE": str(options.work / "cache"), **how}
+    return run_openauc("evaluate", "--shards", *files, "--json", "-", *arguments, **how)
+
+
+def to_the_end(options: Options) -> list[str]:
+    """As many passes as it takes."""
+    return ["--passes", str(MOST_PASSES), "--memory", str(options.memory)]
+
+
+def exact(options: Options) -> Part:
+    """All rows in one pass, which gives bounds, and in as many as it takes, which gives the exact values."""
+    files = make_shards(options.work, options.rows, SHARD_ROWS)
+    size = sum(file.stat().st_size for file in files)
+    start = evaluate(make_shards(options.work, 1000, 1000), options, *to_the_end(options), OPENAUC_BACKEND="numba")
+    part = files[: max(1, len(files) // 4)]
+    few = evaluate(part, options, "--passes", "1")
+    with tempfile.TemporaryDirectory(dir=options.work) as counts:
+        one = evaluate(files, options, "--passes", "1", "--work", counts)
+        kept = list(Path(counts).iterdir())
+        count_bytes, merging = sum(file.stat().st_size for file in kept), timed(merge, kept)
+    every = evaluate(files, options, *to_the_end(options))
+    bounds, found = json.loads(one.output)["bounds"], json.loads(every.output)
+    low, high = bounds.get("openauc", [found["values"]["openauc"]] * 2)
+    if "openauc" in found["bounds"] or not low <= found["values"]["openauc"] <= high:
+        raise RuntimeError(f"OpenAUC is not exact: bounds {low} to {high} of one pass, then {found}.")
+    expected = start.seconds + (few.seconds - start.seconds) * len(files) / len(part)
+    rows = [
+        Measured("size of the files", size / 1e9, "GB"),
+        Measured("start-up, with files of 1,000 rows", start.seconds, "s"),
+        Measured("one pass, bounds", one.seconds, "s"),
+        Measured("- rows per second", options.rows / one.seconds / 1e6, "million"),
+        Measured(f"- expected from {len(part)} of {len(files)} files", expected, "s"),
+        Measured(f"- merging the counts of {len(files)} files", merging, "s"),
+        Measured("- bounds of OpenAUC are apart by", high - low),
+        below("- peak memory", one.peak_bytes / 1e9, "GB", 1.5),
+        Measured(f"to the exact values, {options.memory:g} GB for each further pass", every.seconds, "s"),
+        Measured("- rows per second", options.rows / every.seconds / 1e6, "million"),
+        Measured("- passes", found["passes"]),
+        below("- peak memory", every.peak_bytes / 1e9, "GB", 1.5),
+    ]
+    content = {
+        "rows_of_data": options.rows,
+        "shards": len(files),
+        "file_bytes": size,
+        "count_bytes": count_bytes,
+        "merge_seconds": merging,
+        "memory_bytes": options.memory * 1e9,
+        "passes": found["passes"],
+        "start_up": _figures(start),
+        "one_pass": {**_figures(one), "expected_seconds": expected, "bounds": bounds},
+        "exact": {**_figures(every), "values": found["values"], "open": found["bounds"]},
+    }
+    about = (
+        f"{options.rows:,} rows in {len(files)} Parquet files: labels of 16 bits, scores of 32. `openauc evaluate` in "
+        f"a process of its own on {cores()} cores, start-up included; the files were just written, so mostly in the "
+        "system's cache."
+    )
+    return Part("Scale: exact evaluation of many rows", rows, content, about)
+
+
+def merge(files: list[Path]) -> None:
+    """What the driver does with the counts of shards."""
+    pile = Pile()
+    for file in files:
+        for _, part in unpack(file):
+            pile.add(part)
+    pile.total()
+
+
+def _figures(finished: Finished) -> dict[str, float]:
+    return {name: value for name, value in asdict(finished).items() if name != "output"}
+
+
+def processes(options: Options) -> Part:
+    """One process on one core against two on two, with their start-up and beyond it."""
+    files = make_shards(options.work, options.rows, min(SHARD_ROWS, -(-options.rows // 4)))
+    few = make_shards(options.work, 1000, 250)
+    alone = {"only_core": min(os.sched_getaffinity(0))}
+
+    def one(files: list[Path], *passes: str, **how: Any) -> float:
+        return evaluate(files, options, *passes, "--jobs", "1", **alone, **how).seconds
+
+    def two(files: list[Path], *passes: str, **how: Any) -> float:
+        return evaluate(files, options, *passes, "--jobs", "2", **how).seconds
+
+    start_one, start_two = (run(few, "--passes", "1", OPENAUC_BACKEND="numba") for run in (one, two))
+    rows = [Measured("start-up of 1 process", start_one, "s"), Measured("start-up of 2 processes", start_two, "s")]
+    content: dict[str, Any] = {"rows_of_data": options.rows, "shards": len(files), "start_up": [start_one, start_two]}
+    for name, passes in {"one pass": ["--passes", "1"], "to the exact values": to_the_end(options)}.items():
+        ((slow, fast, gain),) = in_pairs(options.rounds, partial(two, files, *passes), partial(one, files, *passes))
+        beyond = max(slow - start_one, 1e-9) / max(fast - start_two, 1e-9)
+        content[name] = {"one_process": slow, "two_processes": fast, "gain": gain, "gain_beyond_start_up": beyond}
+        rows += [
+            at_least(f"{name}: 2 processes against 1, beyond their start-up", beyond, "x", 1.7),
+            Measured("- with their start-up", gain, "x"),
+            Measured("- 1 process on 1 core", slow, "s"),
+            Measured("- 2 processes", fast, "s"),
+        ]
+    about = (
+        f"`openauc evaluate` of {options.rows:,} rows in {len(files)} files, `--jobs 1` on one core against `--jobs "
+        f"2`; medians of {options.rounds} calls in turn. Start-up is the time of the same command on 1,000 rows; "
+        "processes start anew for each pass, of which one start is taken off."
+    )
+    return Part("Scale: processes", rows, content, about)
+
+
+def sql(options: Options) -> Part:
+    """The same file in DuckDB and in Python."""
+    (file,) = make_shards(options.work, options.rows, options.rows)
+    answers: dict[str, dict[str, float]] = {}
+
+    def duckdb() -> float:
+        finished = run_python(DUCKDB, file)
+        answers["duckdb"] = json.loads(finished.output)
+        return finished.seconds
+
+    def python() -> float:
+        finished = run_openauc("evaluate", file, "--json", "-")
+        found = json.loads(finished.output)
+        answers["evaluate"] = {**found["values"], "n_known": found["n_known"], "n_unknown": found["n_unknown"]}
+        return finished.seconds
+
+    ((theirs, ours, ratio),) = in_pairs(options.rounds, python, duckdb)
+    difference = max(abs(answers["duckdb"][name] - answers["evaluate"][name]) for name in compared(answers))
+    rows = [
+        Measured("the query in DuckDB: 4 metrics", theirs, "s"),
+        Measured("openauc evaluate: all metrics, with intervals", ours, "s"),
+        Measured("- DuckDB's time in times of it", ratio, "x"),
+        below("largest difference between their values", difference, "", 1e-12),
+    ]
+    content = {"rows_of_data": options.rows, "file_bytes": file.stat().st_size, "answers": answers}
+    content |= {"seconds": {"duckdb": theirs, "evaluate": ours}, "difference": difference}
+    about = (
+        f"One Parquet file of {options.rows:,} rows, each side in a process of its own on {cores()} cores, start-up "
+        f"included; medians of {options.rounds} calls in turn, the ratio within a turn."
+    )
+    return Part("Scale: the query in DuckDB", rows, content, about)
+
+
+def compared(answers: dict[str, dict[str, float]]) -> list[str]:
+    """Names that both sides have."""
+    return [name for name in answers["duckdb"] if name in answers["evaluate"]]
