@@ -44,9 +44,10 @@ extensions = [
 exclude_patterns = ["_build", "generated/report", "**/GALLERY_HEADER.rst"]
 nitpicky = True
 # Types of other libraries are named in signatures, and their pages are out of reach without the network; what kinds of
-# metrics are made of has none.
+# metrics are made of has none, nor has what passes between workers.
 INNER = r"openauc\.metrics\.\w+\.(?:RankTable|Influence|WeightedRate)"
-nitpick_ignore_regex = [("py:.*", rf"(?!openauc\b).*|openauc\..*\.T|{INNER}")]
+PASSED = r"openauc\.(?:streaming\.refinement\.Refined|shards\.counting\.Outcome)"
+nitpick_ignore_regex = [("py:.*", rf"(?!openauc\b).*|openauc\..*\.T|{INNER}|{PASSED}")]
 suppress_warnings = ["config.cache"]  # the gallery's settings hold classes
 
 default_role = "code"  # `name` in docstrings is code, as it is in Markdown
@@ -98,6 +99,7 @@ html_sidebars = {
         "start",
         "generated/commands",
         "cluster",
+        "torch",
         "paper_map",
         "contributing",
         "architecture",

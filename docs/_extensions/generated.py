@@ -1,4 +1,4 @@
-"""Pages written before each build: results from `benchmark/results`, the commands' help, a report, the import graph."""
+"""Pages written before each build: results of `benchmark/results`, the commands' help, a report, a query, imports."""
 
 import ast
 import re
@@ -15,6 +15,7 @@ from typer.cli import get_docs_for_click
 from openauc import Predictions
 from openauc.cli import app as command_line
 from openauc.report import predictions_report
+from openauc.sql import query
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmark/results"
@@ -62,12 +63,12 @@ def tables_of(files: list[tuple[str, str, Path]]) -> Iterator[str]:
 
 
 def drawings_of(name: str, files: list[tuple[str, str, Path]]) -> Iterator[str]:
-    """Figures, newest first, described by the function of that name that draws them."""
+    """Figures, newest first; those of the paper are described by the function of that name that draws them."""
     functions = ast.parse(FIGURES.read_text(encoding="utf-8")).body
     about = {f.name: ast.get_docstring(f) for f in functions if isinstance(f, ast.FunctionDef)}
     for month, hardware, file in sorted(files, reverse=True):
         if file.suffix == ".png":
-            said = about[name].partition("\n\n")[0]
+            said = about.get(name, "").partition("\n\n")[0]
             words = re.sub(r":math:`(.*?)`", r"$\1$", said.replace("\n", " "))
             title = re.sub(r"(\d+)", r" \1", name).capitalize()
             yield f"## {title}, {month[:4]}-{month[4:]}\n\n{words}\n"
@@ -97,7 +98,7 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "generated"
     pages = {f"results/{file.name}": file.read_text(encoding="utf-8") for file in RESULTS.glob("*.md")}
     pages |= {"results/index.md": overview(RESULTS), "commands.md": commands(), "report/example_report.html": report()}
-    pages |= {"imports.svg": imports.drawing()}
+    pages |= {"imports.svg": imports.drawing(), "query.sql": query("scores.log", by="camera") + ";\n"}
     for old in folder.glob("results/*.md"):
         if f"results/{old.name}" not in pages:
             old.unlink()
