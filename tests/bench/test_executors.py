@@ -2,16 +2,15 @@
 
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nodes import Cluster, doomed_node, hang_if_doomed
 
 from openauc.bench.executors import Execute, in_process, process_pool, ray_cluster
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
@@ -73,13 +72,8 @@ def tells_its_limits(item: Job) -> Outcome:
 
 
 def hangs_on_the_doomed_node(item: Job) -> Outcome:
-    """A short job that ends on no node whose name is in the folder of the test."""
-    import ray
-
-    here = Path(os.environ["OPENAUC_TEST_DOOMED"], ray.get_runtime_context().get_node_id())
-    if here.exists():
-        here.with_suffix(".busy").touch()
-        time.sleep(600)
+    """A short job that ends on no doomed node."""
+    hang_if_doomed()
     return nothing(item)
 
 
@@ -393,21 +387,6 @@ def test_pool_interrupted_training_leaves_a_checkpoint_that_resumes(tmp_path: Pa
     assert len(after) == 10 > len(before)
 
 
-@pytest.fixture(scope="module")
-def ray_home() -> Iterator[Path]:
-    """Environment in which Ray writes to a temporary folder only and finds this module; its path must be short."""
-    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    (folder / "doomed").mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(folder))
-        patch.setenv("RAY_TMPDIR", str(folder))
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        patch.setenv("OPENAUC_TEST_DOOMED", str(folder / "doomed"))
-        yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.slow
 def test_ray_local_cluster_is_started_and_stopped(ray_home: Path) -> None:
     ray = pytest.importorskip("ray")
@@ -423,22 +402,8 @@ def test_ray_local_cluster_without_the_gpus_asked_for(ray_home: Path) -> None:
     assert not ray.is_initialized()
 
 
-@pytest.fixture(scope="module")
-def cluster(ray_home: Path) -> Iterator[object]:
-    """Two nodes of one CPU on this machine, and a connection to them."""
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    nodes.add_node(num_cpus=1)
-    ray.init(nodes.address, log_to_driver=False, logging_level="error")
-    yield nodes
-    ray.shutdown()
-    nodes.shutdown()
-
-
 @pytest.mark.slow
-def test_same_specs_same_metrics_everywhere(cluster: object, tmp_path: Path) -> None:
+def test_same_specs_same_metrics_everywhere(cluster: Cluster, tmp_path: Path) -> None:
     import torch
 
     from openauc.bench.runner import run_job
@@ -462,7 +427,7 @@ def test_same_specs_same_metrics_everywhere(cluster: object, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_ray_files_come_back_in_the_outcome(cluster: object, tmp_path: Path) -> None:
+def test_ray_files_come_back_in_the_outcome(cluster: Cluster, tmp_path: Path) -> None:
     from openauc.bench.runner import run_job
 
     item = job(folder=str(tmp_path / "store"))
@@ -473,32 +438,26 @@ def test_ray_files_come_back_in_the_outcome(cluster: object, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_ray_look_ahead_is_small(cluster: object) -> None:
+def test_ray_look_ahead_is_small(cluster: Cluster) -> None:
     assert most_in_flight(ray_cluster(), 12) <= 2 + 2
 
 
 @pytest.mark.slow
-def test_ray_limits_threads_and_hides_gpus(cluster: object) -> None:
+def test_ray_limits_threads_and_hides_gpus(cluster: Cluster) -> None:
     (outcome,) = ray_cluster(cpus_per_trial=0.5)(tells_its_limits, [job()])
     assert outcome.results[0].metrics == {"torch": 1, "numba": 1, "hidden": True}
 
 
 @pytest.mark.slow
-def test_ray_task_that_always_kills_its_worker_fails(cluster: object) -> None:
+def test_ray_task_that_always_kills_its_worker_fails(cluster: Cluster) -> None:
     found = outcomes_by_seed(ray_cluster(), second_kills_its_worker, 3)
     assert "WorkerCrashedError" in found[1].error
     assert (found[0].error, found[2].error) == (None, None)
 
 
 @pytest.mark.slow
-def test_ray_node_killed_in_mid_run(cluster, ray_home: Path) -> None:
-    import ray
-
-    before = {node["NodeID"] for node in ray.nodes()}
-    extra = cluster.add_node(num_cpus=2)
-    (name,) = {node["NodeID"] for node in ray.nodes()} - before
-    doomed = ray_home / "doomed" / name
-    doomed.touch()
+def test_ray_node_killed_in_mid_run(cluster: Cluster, ray_home: Path) -> None:
+    extra, doomed = doomed_node(cluster, ray_home)
     seeds = []
     for outcome in ray_cluster()(hangs_on_the_doomed_node, endless_until(doomed.with_suffix(".dead"))):
         assert outcome.results[0].error is None
@@ -512,7 +471,7 @@ def test_ray_node_killed_in_mid_run(cluster, ray_home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ray_interrupted_training_leaves_a_checkpoint_in_scratch(cluster: object, tmp_path: Path) -> None:
+def test_ray_interrupted_training_leaves_a_checkpoint_in_scratch(cluster: Cluster, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     long = job(folder=str(tmp_path / "store"), epochs=10)
     execute = ray_cluster(scratch=str(scratch))
@@ -526,13 +485,13 @@ def test_ray_interrupted_training_leaves_a_checkpoint_in_scratch(cluster: object
 
 
 @pytest.mark.slow
-def test_ray_scratch_must_not_be_the_store(cluster: object, tmp_path: Path) -> None:
+def test_ray_scratch_must_not_be_the_store(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="folder of its own"):
         list(ray_cluster(scratch=str(tmp_path))(nothing, [job(folder=str(tmp_path))]))
 
 
 @pytest.mark.slow
-def test_ray_connection_of_the_caller_keeps_its_environment(cluster: object) -> None:
+def test_ray_connection_of_the_caller_keeps_its_environment(cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="connected to Ray already"):
         list(ray_cluster(runtime_env={"working_dir": "."})(nothing, [job()]))
 
