@@ -22,6 +22,9 @@ settings.register_profile(
 )
 settings.load_profile("openauc")
 
+# Some virtual machines advertise matrix instructions (AMX) on which they then end every process that uses bfloat16.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
 
 @pytest.fixture(scope="module")
 def ray_home() -> Iterator[Path]:

@@ -1,5 +1,6 @@
 """Second passes, slices and windows."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,42 @@ def test_other_samples_in_the_second_pass_are_noticed(max_bytes: int) -> None:
     second.update(*(part[:-200] for part in triple))
     with pytest.raises(ValueError, match="other samples than the ones before"):
         second.result()
+
+
+def test_samples_that_come_twice_are_noticed_at_once() -> None:
+    triple = random_triple(500)
+    second = accumulate([triple], exact=False).refine(max_bytes=5000)
+    second.update(*triple)
+    with pytest.raises(ValueError, match=r"other samples than the ones before \(numbers of samples at least"):
+        second.update(*triple)
+
+
+def test_a_pass_travels_between_processes() -> None:
+    triple = random_triple(3000)
+    first = accumulate([triple], exact=False)
+    parts = cut(triple, [1000])
+    workers = [first.refine(max_bytes=20_000) for _ in parts]
+    for worker, part in zip(workers, parts, strict=True):
+        worker.update(*part)
+    sent = [pickle.dumps(worker) for worker in workers]
+    alone = first.refine(max_bytes=20_000)
+    alone.update(*triple)
+    assert alone.ranges
+    merged = pickle.loads(sent[1]).merge(pickle.loads(sent[0]))
+    assert merged.result().bounds == alone.result().bounds != first.bounds
+    assert sum(map(len, sent)) < 2 * len(pickle.dumps(alone))
+
+
+def test_a_pass_takes_no_more_ranges_than_it_can_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    triple = random_triple(4000)
+    triple = triple._replace(open_score=(1 + rng.random(4000)) * 2.0 ** rng.integers(-30, 30, 4000))
+    first = accumulate([triple, triple], exact=False)
+    monkeypatch.setattr("openauc.streaming.refinement._MOST_RANGES", 7)
+    assert len(first.refine(max_bytes=200_000).ranges) == 7
+    settled, _ = settle(first, [triple, triple], 200_000)
+    twice = [np.concatenate([part, part]) for part in triple]
+    assert settled.bounds["openauc"] == (evaluate(*twice, level=None).openauc,) * 2
 
 
 def test_what_cannot_be_refined() -> None:

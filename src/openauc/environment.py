@@ -81,3 +81,8 @@ def reuse_memory() -> None:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Threads of compiled loops: one for each core, unless numba is told to use fewer."""
+    return min(cores(), int(os.environ.get("NUMBA_NUM_THREADS") or cores()))

@@ -487,7 +487,7 @@ def test_results_of_threads_come_in_order_and_errors_come_through():
 def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
     samples = adversarial(_heavy_tails, 5000)
     expected = _kernel._count_pairs_numpy(samples, True)
-    monkeypatch.setattr(_kernel, "cores", lambda: n_threads)
+    monkeypatch.setattr(_kernel, "threads", lambda: n_threads)
     monkeypatch.setattr(_kernel, "_THREADS_FROM", 100)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     assert len(_kernel.parts_of(5000)) == n_threads
@@ -497,7 +497,7 @@ def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
 
 
 def test_more_threads_than_the_samples_of_a_side(monkeypatch):
-    monkeypatch.setattr(_kernel, "cores", lambda: 4)
+    monkeypatch.setattr(_kernel, "threads", lambda: 4)
     monkeypatch.setattr(_kernel, "_THREADS_FROM", 1)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     for n in (4, 5, 9):

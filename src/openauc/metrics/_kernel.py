@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import Label
-from openauc.environment import cores
+from openauc.environment import cores, threads
 
 WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
 _FAST = "openauc.metrics._fast"
@@ -213,7 +213,7 @@ def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label
 
 def parts_of(n: int) -> list[slice]:
     """As many parts of ``n`` samples as there are threads for them."""
-    parts = cores() if n >= _THREADS_FROM else 1
+    parts = threads() if n >= _THREADS_FROM else 1
     edges = np.linspace(0, n, parts + 1).astype(int).tolist()
     return [slice(a, b) for a, b in pairwise(edges)]
 

@@ -223,7 +223,7 @@ class _Run:
             if outcome.error:
                 raise ValueError(f"{outcome.error} It could be read before; start again.")
             for key, part in outcome.result.items():
-                found[key] = found[key].merge(part)
+                found[key].absorb(part)
         return {**totals, **{key: part.result() for key, part in found.items()}}
 
 

@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -82,21 +81,17 @@ def pack(counts: Mapping[Slice, Accumulator]) -> bytes:
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_INDEX, json.dumps(list(counts)))
         for number, accumulator in enumerate(counts.values()):
-            with tempfile.TemporaryFile() as file:
-                accumulator.save(f"/dev/fd/{file.fileno()}")  # no name, and no waiting for the disk
-                file.seek(0)
-                archive.writestr(f"{number}.npz", file.read())
+            with archive.open(f"{number}.npz", "w") as file:
+                accumulator.save(file)
     return content.getvalue()
 
 
 def unpack(path: PathLike) -> Iterator[tuple[Slice, Accumulator]]:
     """What ``pack`` wrote; a file that is damaged is a ValueError."""
     try:
-        with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive:
             for number, key in enumerate(parse_json(archive.read(_INDEX))):
-                file = archive.extract(f"{number}.npz", folder)
-                yield tuple(key), Accumulator.load(file)
-                os.unlink(file)
+                yield tuple(key), Accumulator.load(io.BytesIO(archive.read(f"{number}.npz")))
     except (zipfile.BadZipFile, KeyError, EOFError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); remove it, and its shard is counted again.") from None
 

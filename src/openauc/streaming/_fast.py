@@ -1,4 +1,4 @@
-"""Compiled loop behind ``bins``: imported only where numba is installed and the input is large."""
+"""Compiled loops behind ``bins``: imported only where numba is installed and the input is large."""
 
 from __future__ import annotations
 
@@ -40,21 +40,22 @@ def count_bins(score: Array, kind: Array, start: int, slot: Array, cells: Array)
 
 
 @njit(nogil=True, cache=True)
-def meet(labels: Array, unknown: int, met: Array) -> bool:
-    """Mark the labels in ``met``, the unknown one in its last entry; False where a label has no entry."""
+def look(y_true: Array, y_pred: Array, unknown: int, met: Array, kind: Array) -> bool:
+    """Mark the labels in ``met``, the unknown one in its last entry; return whether all have an entry.
+
+    And change the kind of samples that the model itself calls unknown: wrong from 0 to 3, unknown from 2 to 4.
+    """
     last = np.int64(len(met) - 1)
-    beyond = False
-    for label in labels:  # no branch on the data
-        wide = np.int64(label)
-        is_unknown = wide == unknown
-        inside = (wide >= 0) & (wide < last)
-        beyond |= not (inside | is_unknown)
-        met[np.uint64(wide if inside & (not is_unknown) else last)] = True
-    return not beyond
-
-
-@njit(nogil=True, cache=True)
-def tell_rejected(y_pred: Array, unknown: int, kind: Array) -> None:
-    """Change the kind of samples that the model itself calls unknown: wrong from 0 to 3, unknown from 2 to 4."""
-    for i in range(len(y_pred)):
-        kind[i] = kind[i] + (np.int64(y_pred[i]) == unknown) * (3 - (kind[i] >> 1)) * (kind[i] != 1)
+    low = high = np.int64(0)
+    for i in range(len(kind)):  # no branch on the data, so that the compiler turns it into vector instructions
+        true, pred, rejected = np.int64(y_true[i]), np.int64(y_pred[i]), y_pred[i] == unknown
+        true, pred = 0 if true == unknown else true, 0 if rejected else pred
+        low, high = min(low, true, pred), max(high, true, pred)
+        was = np.int64(kind[i])
+        kind[i] = was + rejected * (3 - (was >> 1)) * (was != 1)
+    if low < 0 or high >= last:
+        return False
+    for i in range(len(kind)):
+        met[np.uint64(last if y_true[i] == unknown else y_true[i])] = True
+        met[np.uint64(last if y_pred[i] == unknown else y_pred[i])] = True
+    return True

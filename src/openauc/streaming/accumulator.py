@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._files import PathLike
 from openauc._validation import UNKNOWN, Label
 from openauc.evaluation import Evaluation, evaluate_model
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
@@ -22,7 +21,7 @@ from openauc.metrics.curve import Curve
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
 from openauc.metrics.table import METRICS, ColumnMetric, DecisionMetric, Metric, TableMetric
 from openauc.streaming import files
-from openauc.streaming.bins import Bins, Sheet, kinds_of, labels_met
+from openauc.streaming.bins import Bins, Sheet, look_at_labels
 from openauc.streaming.bounds import Bounds, Certificate
 from openauc.streaming.keys import bin_of, key_score, score_key
 from openauc.streaming.refinement import Refined, Refinement, Settled
@@ -103,11 +102,12 @@ class Accumulator:
         samples = mark_samples(y_true, y_pred, open_score, unknown_label=self.unknown_label)
         if len(samples.kind) == 0:
             return
-        self._meet(labels_met(samples), samples.y_true)
+        classes, kind = look_at_labels(samples)
+        self._meet(classes, samples.y_true)
         if self._rows is not None:
             self._add_rows(samples)
         if self._bins is not None:
-            self._bins.add(samples.score, kinds_of(samples))
+            self._bins.add(samples.score, kind)
         wrong = samples.n_known - samples.n_correct
         self._numbers += np.array([wrong, samples.n_correct, samples.n_unknown])
 
@@ -166,7 +166,7 @@ class Accumulator:
         if self._rows is not None and part._rows is not None:
             self._rows.add(part._rows.rows().renumbered(np.searchsorted(self._classes, part._classes)))
         if self._bins is not None and part._bins is not None:
-            self._bins = Bins(Sheet.united([self._bins.sheet(), part._bins.sheet()]))
+            self._bins.absorb(part._bins)
         self._numbers = self._numbers + part._numbers
 
     def compute(
@@ -354,8 +354,8 @@ class Accumulator:
         fresh = type(self)(**self._options())
         self._numbers, self._rows, self._bins = fresh._numbers, fresh._rows, fresh._bins
 
-    def save(self, path: PathLike) -> None:
-        """Write the state to a small ``.npz`` file, all or nothing."""
+    def save(self, file: files.File) -> None:
+        """Write the state to a small ``.npz`` file: an open one, or a path, all or nothing."""
         arrays = {"numbers": self._numbers}
         if self._classes is not None:
             arrays["classes"] = self._classes
@@ -366,12 +366,12 @@ class Accumulator:
         if self._refined is not None:
             arrays |= {f"columns_{name}": part for name, part in self._refined.columns._asdict().items()}
             arrays |= {f"settled_{name}": part for name, part in self._refined.settled._asdict().items()}
-        files.write(path, self._options(), arrays)
+        files.write(file, self._options(), arrays)
 
     @classmethod
-    def load(cls, path: PathLike) -> Accumulator:
+    def load(cls, file: files.File) -> Accumulator:
         """What ``save`` wrote."""
-        with files.read(path) as (options, arrays):
+        with files.read(file) as (options, arrays):
             return cls._of(options, arrays)
 
     @classmethod

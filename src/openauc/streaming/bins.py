@@ -81,6 +81,7 @@ class Bins:
     def __init__(self, sheet: Sheet | None = None) -> None:
         self._slot = np.full(N_PAGES, -1, dtype=np.int32)
         self._cells = np.empty((0, _FIELDS), dtype=np.int64)
+        self._others: list[Bins] = []  # what other threads counted, until somebody looks
         if sheet is not None and len(sheet.number):
             self._add_pages(sheet.number >> MANTISSA_BITS)
             cells = self._cells[self._place(sheet.number)]
@@ -89,7 +90,7 @@ class Bins:
 
     @property
     def nbytes(self) -> int:
-        return self._cells.nbytes + self._slot.nbytes
+        return self._cells.nbytes + self._slot.nbytes + sum(other.nbytes for other in self._others)
 
     def add(self, score: NDArray[Any], kind: NDArray[np.uint8]) -> None:
         """Count samples of these kinds, in threads where they are many."""
@@ -100,10 +101,9 @@ class Bins:
             return
         score = np.ascontiguousarray(score)
         parts = parts_of(len(score))
-        others = [Bins() for _ in parts[1:]]
-        in_threads(lambda i: [self, *others][i]._add_fast(fast, score[parts[i]], kind[parts[i]]), len(parts))
-        for other in others:
-            self._absorb(other)
+        self._others += [Bins() for _ in parts[1 + len(self._others) :]]
+        threads = [self, *self._others]
+        in_threads(lambda i: threads[i]._add_fast(fast, score[parts[i]], kind[parts[i]]), len(parts))
 
     def _add_fast(self, fast: Any, score: NDArray[Any], kind: NDArray[np.uint8]) -> None:
         done = 0
@@ -112,14 +112,16 @@ class Bins:
             if done < len(score):
                 self._add_pages(bin_of(score_key(score[done : done + 1])) >> MANTISSA_BITS)
 
-    def _absorb(self, other: Bins) -> None:
-        page = np.flatnonzero(other._slot >= 0)
-        self._add_pages(page - N_PAGES // 2)
-        mine, theirs = (bins._cells.reshape(-1, PAGE_BINS, _FIELDS) for bins in (self, other))
-        for at, source in zip(self._slot[page], other._slot[page], strict=True):
-            mine[at, :, :N_KINDS] += theirs[source, :, :N_KINDS]
-            np.minimum(mine[at, :, _LOW], theirs[source, :, _LOW], out=mine[at, :, _LOW])
-            np.maximum(mine[at, :, _HIGH], theirs[source, :, _HIGH], out=mine[at, :, _HIGH])
+    def absorb(self, other: Bins) -> None:
+        """Add what another one counted."""
+        for table in (other, *other._others):
+            page = np.flatnonzero(table._slot >= 0)
+            self._add_pages(page - N_PAGES // 2)
+            mine, theirs = (cells.reshape(-1, PAGE_BINS, _FIELDS) for cells in (self._cells, table._cells))
+            at, more = self._slot[page], theirs[table._slot[page]]
+            mine[at, :, :N_KINDS] += more[:, :, :N_KINDS]
+            mine[at, :, _LOW] = np.minimum(mine[at, :, _LOW], more[:, :, _LOW])
+            mine[at, :, _HIGH] = np.maximum(mine[at, :, _HIGH], more[:, :, _HIGH])
 
     def _add_chunk(self, key: Ints, kind: NDArray[np.uint8]) -> None:
         index = bin_of(key)
@@ -144,6 +146,8 @@ class Bins:
 
     def sheet(self) -> Sheet:
         """The bins that hold samples."""
+        while self._others:
+            self.absorb(self._others.pop())
         page = np.flatnonzero(self._slot >= 0)
         index = ((page - N_PAGES // 2)[:, None] * PAGE_BINS + np.arange(PAGE_BINS)).ravel()
         cells = self._cells[self._place(index)]
@@ -152,28 +156,36 @@ class Bins:
         return Sheet(index[held], cells[:, :N_KINDS].copy(), cells[:, _LOW].copy(), cells[:, _HIGH].copy())
 
 
-def kinds_of(samples: Samples) -> NDArray[np.uint8]:
-    """Kinds of the ranking table, told apart by whether the model itself says unknown."""
-    fast, kind = fast_loops(len(samples.kind)), samples.kind
-    if fast is not None and samples.y_pred.dtype.kind == "i":
-        fast.tell_rejected(samples.y_pred, samples.unknown_label, kind)
-        return kind
-    rejected = check.is_label(samples.y_pred, samples.unknown_label) & (kind != CORRECT)
-    return np.where(rejected, kind // UNKNOWN_KIND + np.uint8(WRONG_REJECTED), kind) if rejected.any() else kind
+def look_at_labels(samples: Samples) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """The known classes of either column, in order, and the kinds of the samples as they are counted here.
+
+    A predicted label must be a class or the unknown label.
+    """
+    true, pred, unknown, kind = samples.y_true, samples.y_pred, samples.unknown_label, samples.kind
+    integers = true.dtype.kind == pred.dtype.kind == "i" and isinstance(unknown, int)
+    fast = fast_loops(len(kind)) if integers else None
+    if fast is None:
+        return _classes(samples), _kinds(samples)
+    parts = parts_of(len(kind))
+    met = np.zeros((len(parts), _MET), dtype=np.bool_)
+    in_table = in_threads(
+        lambda i: fast.look(true[parts[i]], pred[parts[i]], unknown, met[i], kind[parts[i]]), len(parts)
+    )
+    return np.flatnonzero(met[:, :-1].any(axis=0)) if all(in_table) else _classes(samples), kind
 
 
-def labels_met(samples: Samples) -> NDArray[Any]:
-    """The known classes of either column, in order; a predicted one must be a class or the unknown label."""
-    labels = samples.y_true, samples.y_pred
-    fast = fast_loops(len(samples.kind)) if all(part.dtype.kind == "i" for part in labels) else None
-    if fast is not None:
-        met = np.zeros(_MET, dtype=np.bool_)
-        if all(fast.meet(part, samples.unknown_label, met) for part in labels):
-            return np.flatnonzero(met[:-1])
+def _classes(samples: Samples) -> NDArray[Any]:
     classes = classes_met(samples)
     if samples.y_pred.dtype.kind == "i" and samples.y_pred.min() < 0:
         positions("y_pred", samples.y_pred, classes, samples.unknown_label)  # a negative class is an error
     return classes
+
+
+def _kinds(samples: Samples) -> NDArray[np.uint8]:
+    """Those of the ranking table, told apart by whether the model itself says unknown."""
+    kind = samples.kind
+    rejected = check.is_label(samples.y_pred, samples.unknown_label) & (kind != CORRECT)
+    return np.where(rejected, kind // UNKNOWN_KIND + np.uint8(WRONG_REJECTED), kind) if rejected.any() else kind
 
 
 def fast_loops(work: int) -> Any:

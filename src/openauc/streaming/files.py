@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +18,23 @@ from openauc._files import PathLike, atomic_write, parse_json
 _FORMAT, _VERSION = "openauc accumulator", 1
 
 
-def write(path: PathLike, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write options and arrays, all or nothing."""
+File = PathLike | IO[bytes]
+"""A path, or an open file."""
+
+
+def write(file: File, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write options and arrays; to a path, all or nothing."""
     head = json.dumps({"format": _FORMAT, "version": _VERSION, "options": dict(options)})
-    with atomic_write(path) as file:
-        np.savez_compressed(file, head=np.array(head), **arrays)  # type: ignore[arg-type]
+    with atomic_write(file) if isinstance(file, str | os.PathLike) else nullcontext(file) as target:
+        np.savez_compressed(target, head=np.array(head), **arrays)  # type: ignore[arg-type]
 
 
 @contextmanager
-def read(path: PathLike) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
+def read(file: File) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
     """Options and arrays of a file; the archive's own checksums notice damage, and so may who reads the arrays."""
+    path = file if isinstance(file, str | os.PathLike) else "the file"
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         head = parse_json(str(arrays.pop("head")))
         if head["format"] != _FORMAT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from openauc.streaming.accumulator import Accumulator
 
 _ROW_BYTES = 96  # of a row of an exact accumulator while rows are merged
-_SAMPLE_BYTES = 16  # of a sample that waits to be sorted, and of its copy
-_IN_ORDER_BYTES = 160  # of a sample whose range is put in order
-_SPLITS = 1 << 12  # of a range with too many samples for that
+_SAMPLE_BYTES = 8  # of a sample that waits to be put in order
+_IN_ORDER_BYTES = 160  # of a sample whose range is just put in order
+_SPLITS = 1 << 12  # of a range with too many samples for it
 _SPLIT_BYTES = 8 * (N_KINDS + 3)
 _KIND_BITS, _DISTANCE_BITS = 2, BIN_SHIFT
 _PLACE = _KIND_BITS + _DISTANCE_BITS
+_MOST_RANGES = 1 << (63 - _PLACE)
 
 
 class Settled(NamedTuple):
@@ -79,7 +80,9 @@ class Refinement:
             chosen, big = _affordable(columns.counts.sum(axis=1), np.flatnonzero(self._refined.is_open()), max_bytes)
         self._chosen, self._big = chosen, big
         self._low, self._high = columns.low[chosen], columns.high[chosen]
-        self._parts: list[Ints] = []
+        self._places = _Places(self._low)
+        small = 0 if self._whole is not None else int(columns.counts[chosen[~big]].sum())
+        self._packed, self._n_packed = np.empty(small, dtype=np.int64), 0  # takes memory as it is filled
         self._divided = Sheet.empty()
 
     @property
@@ -94,16 +97,22 @@ class Refinement:
             return
         samples = mark_samples(y_true, y_pred, open_score, unknown_label=self._source.unknown_label)
         key = score_key(samples.score)
-        place = np.searchsorted(self._low, key, side="right") - 1
+        place = self._places.of(key)
         inside = np.flatnonzero((place >= 0) & (key <= self._high[place])) if len(self._low) else place[:0]
         key, place, kind = key[inside], place[inside], samples.kind[inside].astype(np.int64)
         big = self._big[place]
         if big.any():
             self._divided = Sheet.united([self._divided, self._divide(key[big], place[big], kind[big])])
             key, place, kind = key[~big], place[~big], kind[~big]
-        if len(key):
-            # A key is less than 2^42 above the lowest of its bin, so place, distance and kind share 64 bits.
-            self._parts.append((place << _PLACE) + ((key - self._low[place]) << _KIND_BITS) + kind)
+        # A key is less than 2^42 above the lowest of its bin, so place, distance and kind share 64 bits.
+        self._take((place << _PLACE) + ((key - self._low[place]) << _KIND_BITS) + kind)
+
+    def _take(self, packed: Ints) -> None:
+        end = self._n_packed + len(packed)
+        if end > len(self._packed):
+            raise _other_samples(f"at least {end}", len(self._packed))
+        self._packed[self._n_packed : end] = packed
+        self._n_packed = end
 
     def _divide(self, key: Ints, place: Ints, kind: Ints) -> Sheet:
         """Samples, each by itself, in equal parts of their range."""
@@ -114,15 +123,24 @@ class Refinement:
 
     def merge(self, other: Refinement) -> Refinement:
         """A new pass with the samples of both, which must be of the same accumulator."""
+        result = Refinement(self._source, self._max_bytes)
+        for part in (self, other):
+            result.absorb(part)
+        return result
+
+    def absorb(self, other: Refinement) -> None:
+        """Add the samples of another pass over the same accumulator to this one."""
         alike = all(np.array_equal(a, b) for a, b in ((self._low, other._low), (self._high, other._high)))
         if not alike or (self._whole is None) != (other._whole is None):
             raise ValueError("cannot merge passes over different ranges; make both with refine() of one accumulator.")
-        result = Refinement(self._source, self._max_bytes)
-        result._parts = [*self._parts, *other._parts]
-        result._divided = Sheet.united([self._divided, other._divided])
         if self._whole is not None and other._whole is not None:
-            result._whole = self._whole.merge(other._whole)
-        return result
+            self._whole = self._whole.merge(other._whole)
+        self._take(other._packed[: other._n_packed])
+        self._divided = Sheet.united([self._divided, other._divided])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only what was filled travels."""
+        return {**self.__dict__, "_packed": self._packed[: self._n_packed]}
 
     def result(self) -> Accumulator:
         """The accumulator with what this pass settled; raises if the samples were not the same as before."""
@@ -142,10 +160,9 @@ class Refinement:
 
     def _settle(self) -> tuple[Ints, list[Sheet], list[Settled]]:
         """Numbers of samples found in each range, finer columns of those in order, and what their order adds."""
-        packed = np.concatenate([np.empty(0, dtype=np.int64), *self._parts])
-        self._parts = [packed]
+        packed = self._packed[: self._n_packed]
         packed.sort()
-        edges = np.searchsorted(packed >> _PLACE, np.arange(len(self._low) + 1)).tolist()
+        edges = np.append(np.searchsorted(packed, np.arange(len(self._low)) << _PLACE), len(packed)).tolist()
         sides = _sides(self._refined.columns.counts)
         starts, totals = np.cumsum(sides, axis=0) - sides, sides.sum(axis=0).tolist()
         found = np.zeros((len(self._chosen), 3), dtype=np.int64)
@@ -161,15 +178,41 @@ class Refinement:
         return found, finer, order
 
 
+class _Places:
+    """Looks up in which range a key may lie: those of a bin follow each other, and most bins have one or none."""
+
+    def __init__(self, low: Ints) -> None:
+        """``low`` holds the lowest key of each range, rising."""
+        self._low = low
+        number = low >> BIN_SHIFT
+        self._first = int(number[0]) if len(low) else 0
+        n_bins = int(number[-1]) - self._first + 1 if len(low) else 0
+        self._ranges = np.zeros(n_bins + 2, dtype=np.int32)  # of each bin; the ends stand for all keys outside
+        np.add.at(self._ranges, number - self._first + 1, 1)
+        self._last = np.cumsum(self._ranges, dtype=np.int32) - 1
+
+    def of(self, key: Ints) -> Ints:
+        """Range of the largest ``low`` that is at most the key, if it is in the key's bin; else any, or -1."""
+        number = key >> BIN_SHIFT
+        number -= self._first - 1
+        np.clip(number, 0, len(self._ranges) - 1, out=number)
+        place: Ints = self._last[number].astype(np.int64)
+        several = np.flatnonzero(self._ranges[number] > 1)
+        place[several] = np.searchsorted(self._low, key[several], side="right") - 1
+        return place
+
+
 def _affordable(size: Ints, is_open: Ints, max_bytes: int) -> tuple[Ints, NDArray[np.bool_]]:
     """The open columns that one pass looks at, and which of them it divides as they are too large to be put in order.
 
     At least one, whatever the memory.
     """
-    big = size[is_open] > max_bytes // _IN_ORDER_BYTES
-    cost = np.cumsum(np.where(big, _SPLITS * _SPLIT_BYTES, size[is_open] * _SAMPLE_BYTES))
-    n = max(int(np.searchsorted(cost, max_bytes, side="right")), 1)
-    return is_open[:n], big[:n]
+    size = size[is_open]
+    big = size > max_bytes // 2 // _IN_ORDER_BYTES
+    cost = np.cumsum(np.where(big, _SPLITS * _SPLIT_BYTES, size * _SAMPLE_BYTES))
+    in_order = _IN_ORDER_BYTES * int(size[~big].max(initial=0))
+    n = max(int(np.searchsorted(cost, max_bytes - in_order, side="right")), 1)
+    return is_open[: min(n, _MOST_RANGES)], big[: min(n, _MOST_RANGES)]
 
 
 def dictated_limits(n_unknown: int) -> tuple[int, int]:
@@ -185,10 +228,14 @@ def _sides(counts: Ints) -> Ints:
 
 def _check_same(before: object, now: object) -> None:
     if before != now:
-        raise ValueError(
-            f"this pass brought other samples than the ones before (numbers of samples {now}, expected {before}); "
-            "give every pass the same samples, each once."
-        )
+        raise _other_samples(now, before)
+
+
+def _other_samples(now: object, before: object) -> ValueError:
+    return ValueError(
+        f"this pass brought other samples than the ones before (numbers of samples {now}, expected {before}); "
+        "give every pass the same samples, each once."
+    )
 
 
 class _InOrder:
