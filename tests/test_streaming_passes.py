@@ -160,7 +160,7 @@ def test_what_cannot_be_refined() -> None:
     with pytest.raises(ValueError, match="max_bytes is 0"):
         first.refine(max_bytes=0)
     with pytest.raises(ValueError, match="different ranges"):
-        first.refine(max_bytes=100).merge(first.refine(max_bytes=1000))
+        first.refine(max_bytes=100).merge(first.refine(max_bytes=10_000))
 
 
 def test_groups_are_evaluated_apart_and_together() -> None:

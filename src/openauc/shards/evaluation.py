@@ -120,8 +120,8 @@ def evaluate_shards(
     skipped = run.count(shards, folder, skip_bad)
     good = [shard for shard in shards if shard.path not in skipped]
     totals = run.merge(good, folder)
-    for _ in range((passes or PASSES) - 1):
-        totals = run.refine(good, totals, max_bytes)
+    while run.passes < (passes or PASSES) and (finer := run.refine(good, totals, max_bytes)):
+        totals |= finer
     slices = {key: totals[key] for key in sorted(totals, key=_in_order) if plan.by and key != ALL}
     slice_level = None if level is None else 1 - (1 - level) / max(1, len(slices))
     formulas = {name: metric for name, metric in metrics.items() if isinstance(metric, PairMetric | RateMetric)}
@@ -209,7 +209,7 @@ class _Run:
     def refine(
         self, shards: Sequence[Shard], totals: Mapping[Slice, Accumulator], max_bytes: int
     ) -> dict[Slice, Accumulator]:
-        """The totals with what one more pass over the shards settles."""
+        """Those of the totals that one more pass over the shards makes finer; none, and no pass, if nothing is open."""
         open_ = {key: total for key, total in totals.items() if not total.settled}
         if not (totals[ALL].exact or totals[ALL].per_class):
             open_[ALL] = totals[ALL]  # where all of it fits, classes are counted apart as well
@@ -217,14 +217,14 @@ class _Run:
         found = {key: total.refine(max_bytes=share) for key, total in open_.items()}
         found = {key: refinement for key, refinement in found.items() if refinement.ranges}
         if not found:
-            return dict(totals)
+            return {}
         work = Refining(self.plan, {key: totals[key] for key in found}, share)
         for outcome in self._outcomes(work, shards, shards):
             if outcome.error:
                 raise ValueError(f"{outcome.error} It could be read before; start again.")
             for key, part in outcome.result.items():
                 found[key].absorb(part)
-        return {**totals, **{key: part.result() for key, part in found.items()}}
+        return {key: part.result() for key, part in found.items()}
 
 
 def _check_kinds(labels: dict[str, Shard], label: Label, shard: Shard) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ints, mark_samples
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, in_threads, mark_samples
 from openauc.streaming.bins import N_KINDS, Sheet
 from openauc.streaming.keys import BIN_SHIFT, key_score, score_key
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _ROW_BYTES = 96  # of a row of an exact accumulator while rows are merged
 _SAMPLE_BYTES = 8  # of a sample that waits to be put in order
-_IN_ORDER_BYTES = 160  # of a sample whose range is just put in order
+_TOGETHER = 1 << 16  # samples, about, that are put in order at a time by one thread
+_IN_ORDER_BYTES = 256  # of each of them
 _SPLITS = 1 << 12  # of a range with too many samples for it
 _SPLIT_BYTES = 8 * (N_KINDS + 3)
 _KIND_BITS, _DISTANCE_BITS = 2, BIN_SHIFT
@@ -162,20 +163,24 @@ class Refinement:
         """Numbers of samples found in each range, finer columns of those in order, and what their order adds."""
         packed = self._packed[: self._n_packed]
         packed.sort()
-        edges = np.append(np.searchsorted(packed, np.arange(len(self._low)) << _PLACE), len(packed)).tolist()
         sides = _sides(self._refined.columns.counts)
         starts, totals = np.cumsum(sides, axis=0) - sides, sides.sum(axis=0).tolist()
         found = np.zeros((len(self._chosen), 3), dtype=np.int64)
         np.add.at(found, self._divided.number // _SPLITS, _sides(self._divided.counts))
+        ranges = _Ranges(self._low, starts[self._chosen], totals)
+        parts = [packed[a:b] for a, b in pairwise(_edges(packed, len(self._low)))]
         finer, order = [], []
-        for place in np.flatnonzero(~self._big).tolist():
-            scores = _InOrder(packed[edges[place] : edges[place + 1]], int(self._low[place]))
-            found[place] = scores.totals
-            if len(scores.key):
-                sheet, settled = scores.settle(starts[self._chosen[place]], totals)
-                finer.append(sheet)
-                order.append(settled)
+        for place, size, sheet, settled in in_threads(lambda i: ranges.settle(parts[i]), len(parts)) if parts else []:
+            found[place] += size
+            finer.append(sheet)
+            order.append(settled)
         return found, finer, order
+
+
+def _edges(packed: Ints, n_ranges: int) -> list[int]:
+    """Where to cut the sorted samples of ranges: between ranges, and into parts of some size."""
+    end = np.append(np.searchsorted(packed, np.arange(1, n_ranges) << _PLACE), len(packed))
+    return [0, *end[np.flatnonzero(np.diff(end // _TOGETHER, append=-1))].tolist()] if len(packed) else [0]
 
 
 class _Places:
@@ -238,45 +243,69 @@ def _other_samples(now: object, before: object) -> ValueError:
     )
 
 
-class _InOrder:
-    """The samples of one range in order of their score: how many are accepted at each distinct one."""
+class _Ranges(NamedTuple):
+    """Ranges that a pass looks at, by their place."""
 
-    def __init__(self, packed: Ints, low: int) -> None:
-        kind, distance = packed & ((1 << _KIND_BITS) - 1), (packed >> _KIND_BITS) & ((1 << _DISTANCE_BITS) - 1)
-        last = np.flatnonzero(np.append(distance[1:] != distance[:-1], True)[: len(distance)])
-        self.key = low + distance[last]
-        unknown, correct = (np.cumsum(kind == which)[last] for which in (UNKNOWN_KIND, CORRECT))
-        self.accepted = np.stack([last + 1 - unknown, correct, unknown], axis=1)
-        self.totals = self.accepted[-1] if len(last) else np.zeros(3, dtype=np.int64)
+    low: Ints
+    """Lowest key of each."""
+    start: Ints
+    """(ranges, 3): known, correct and unknown samples before it."""
+    totals: list[int]
+    """The same of all samples."""
 
-    def settle(self, start: Ints, totals: list[int]) -> tuple[Sheet, Settled]:
-        """Columns of the range, cut where the metrics dictate a threshold, and what is known of their insides.
+    def settle(self, packed: Ints) -> tuple[Ints, Ints, Sheet, Settled]:
+        """Places and sizes (known, correct, unknown) of the ranges that sorted samples are in, and their insides.
 
-        ``start`` counts the samples before the range, ``totals`` all of them.
+        The columns of a range are cut where the metrics dictate a threshold.
         """
-        steps = np.diff(self.accepted, axis=0, prepend=0)
-        edges = self._edges(int(start[2]), totals[2])
-        pairs, best = [], []
-        for first, end in pairwise(edges):
-            step = steps[first:end]
-            known, correct, _ = np.cumsum(step, axis=0).T
-            new_known, new_correct, new_unknown = step.T
-            pairs.append([new_unknown @ (correct - new_correct), new_unknown @ new_correct])
-            pairs[-1] += [new_unknown @ (known - new_known), new_unknown @ new_known]
-            accepted = start + self.accepted[first:end]
-            gap = accepted[:, 0] * np.longdouble(totals[2]) - accepted[:, 2] * np.longdouble(totals[0])
-            best.append(accepted[int(np.argmax(gap))][[0, 2]])
-        in_column = np.add.reduceat(steps, edges[:-1], axis=0)
-        counts = np.zeros((len(in_column), N_KINDS), dtype=np.int64)
-        counts[:, :3] = np.stack([in_column[:, 0] - in_column[:, 1], in_column[:, 1], in_column[:, 2]], axis=1)
-        low, high = self.key[edges[:-1]], self.key[np.array(edges[1:]) - 1]
-        return Sheet(low >> BIN_SHIFT, counts, low, high), Settled(low, np.array(pairs), np.array(best))
+        rank = packed >> _KIND_BITS
+        last = np.flatnonzero(np.append(rank[1:] != rank[:-1], True))  # of each distinct score
+        kind, rank = packed & ((1 << _KIND_BITS) - 1), rank[last]
+        unknown, correct = (np.cumsum(kind == which)[last] for which in (UNKNOWN_KIND, CORRECT))
+        accepted = np.stack([last + 1 - unknown, correct, unknown])
+        step = np.diff(accepted, prepend=0)
+        before = accepted - step
 
-    def _edges(self, before: int, n_unknown: int) -> list[int]:
-        """Where to cut: around the first score that accepts more unknown samples than a threshold may."""
-        edges = {0, len(self.key)}
-        for limit in dictated_limits(n_unknown):
-            if before <= limit < before + self.totals[2]:
-                at = int(np.searchsorted(self.accepted[:, 2] + before, limit, side="right"))
-                edges |= {at, at + 1}
-        return sorted(edges)
+        place = rank >> _DISTANCE_BITS
+        first = np.flatnonzero(np.diff(place, prepend=-1))  # score of each range
+        place = place[first]
+        size = np.add.reduceat(step, first, axis=1).T
+        offset = self.start[place] - before[:, first].T  # what came before the range, in any range or in none
+        cut = np.union1d(first, self._cuts(accepted[2], first, offset[:, 2]))
+        length = np.diff(cut, append=len(last))
+
+        def inside(counts: Ints) -> Ints:
+            """Without the samples before the column."""
+            return np.asarray(counts - np.repeat(before[:, cut], length, axis=1))
+
+        known, correct, _ = inside(before)
+        pairs = np.stack([correct, step[1], known, step[0]]) * step[2]
+        # Differences inside a column are small, so that their products are exact; if not, a float will have to do.
+        number = np.int64 if len(packed) * max(self.totals) < 2**62 else np.longdouble
+        known, _, unknown = inside(accepted).astype(number, copy=False)
+        gap = known * number(self.totals[2]) - unknown * number(self.totals[0])
+        largest = np.flatnonzero(gap == np.repeat(np.maximum.reduceat(gap, cut), length))
+        at = largest[np.searchsorted(largest, cut)]
+        best = accepted[:, at].T + offset[np.searchsorted(first, at, side="right") - 1]
+
+        counts = np.zeros((len(cut), N_KINDS), dtype=np.int64)
+        n_known, n_correct, counts[:, UNKNOWN_KIND] = np.add.reduceat(step, cut, axis=1)
+        counts[:, WRONG], counts[:, CORRECT] = n_known - n_correct, n_correct
+        low, high = (self._key(rank[row]) for row in (cut, cut + length - 1))
+        order = Settled(low, np.add.reduceat(pairs, cut, axis=1).T, best[:, [0, 2]])
+        return place, size, Sheet(low >> BIN_SHIFT, counts, low, high), order
+
+    def _key(self, rank: Ints) -> Ints:
+        return np.asarray(self.low[rank >> _DISTANCE_BITS] + (rank & ((1 << _DISTANCE_BITS) - 1)))
+
+    def _cuts(self, unknown: Ints, first: Ints, offset: Ints) -> Ints:
+        """Around the first score that accepts more unknown samples than a threshold may, if that is in a range."""
+        end = np.append(first[1:], len(unknown))
+        cuts: list[int] = []
+        for limit in dictated_limits(self.totals[2]):
+            most = limit - offset  # accepted among these samples
+            before = np.append(0, unknown)[first]
+            for i in np.flatnonzero((before <= most) & (most < unknown[end - 1])).tolist():
+                at = int(first[i] + np.searchsorted(unknown[first[i] : end[i]], most[i], side="right"))
+                cuts += [at, at + 1]
+        return np.array([cut for cut in cuts if cut < len(unknown)], dtype=np.int64)
