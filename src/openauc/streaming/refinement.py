@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _ROW_BYTES = 96  # of a row of an exact accumulator while rows are merged
 _SAMPLE_BYTES = 8  # of a sample that waits to be put in order
-_TOGETHER = 1 << 16  # samples, about, that are put in order at a time by one thread
-_IN_ORDER_BYTES = 256  # of each of them
+_IN_ORDER_BYTES = 256  # of a sample whose range is just put in order
+_AT_A_TIME = 128  # a thread takes ranges for that which need at least this part of the memory together
 _SPLITS = 1 << 12  # of a range with too many samples for it
 _SPLIT_BYTES = 8 * (N_KINDS + 3)
 _KIND_BITS, _DISTANCE_BITS = 2, BIN_SHIFT
@@ -168,7 +168,7 @@ class Refinement:
         found = np.zeros((len(self._chosen), 3), dtype=np.int64)
         np.add.at(found, self._divided.number // _SPLITS, _sides(self._divided.counts))
         ranges = _Ranges(self._low, starts[self._chosen], totals)
-        parts = [packed[a:b] for a, b in pairwise(_edges(packed, len(self._low)))]
+        parts = [packed[a:b] for a, b in pairwise(_edges(packed, len(self._low), self._max_bytes))]
         finer, order = [], []
         for place, size, sheet, settled in in_threads(lambda i: ranges.settle(parts[i]), len(parts)) if parts else []:
             found[place] += size
@@ -177,10 +177,11 @@ class Refinement:
         return found, finer, order
 
 
-def _edges(packed: Ints, n_ranges: int) -> list[int]:
+def _edges(packed: Ints, n_ranges: int, max_bytes: int) -> list[int]:
     """Where to cut the sorted samples of ranges: between ranges, and into parts of some size."""
+    size = max_bytes // _AT_A_TIME // _IN_ORDER_BYTES + 1
     end = np.append(np.searchsorted(packed, np.arange(1, n_ranges) << _PLACE), len(packed))
-    return [0, *end[np.flatnonzero(np.diff(end // _TOGETHER, append=-1))].tolist()] if len(packed) else [0]
+    return [0, *end[np.flatnonzero(np.diff(end // size, append=-1))].tolist()] if len(packed) else [0]
 
 
 class _Places:
@@ -215,7 +216,7 @@ def _affordable(size: Ints, is_open: Ints, max_bytes: int) -> tuple[Ints, NDArra
     size = size[is_open]
     big = size > max_bytes // 2 // _IN_ORDER_BYTES
     cost = np.cumsum(np.where(big, _SPLITS * _SPLIT_BYTES, size * _SAMPLE_BYTES))
-    in_order = _IN_ORDER_BYTES * int(size[~big].max(initial=0))
+    in_order = _IN_ORDER_BYTES * int(size[~big].max(initial=0)) + 4 * max_bytes // _AT_A_TIME
     n = max(int(np.searchsorted(cost, max_bytes - in_order, side="right")), 1)
     return is_open[: min(n, _MOST_RANGES)], big[: min(n, _MOST_RANGES)]
 
