@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -274,19 +274,21 @@ def _show_sharded(found: ShardedEvaluation, labels: Mapping[str, str], title: st
 
 
 def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
-    def cells(evaluation: Evaluation) -> list[str]:
-        texts = []
+    from rich.text import Text
+
+    def cells(evaluation: Evaluation) -> Iterator[str | Text]:
         for name in SHOWN:
+            if name not in evaluation.values:
+                yield "–"
+                continue
             low, high = evaluation.intervals.get(name, (0.0, 0.0))
-            known = name in evaluation.values
-            texts += [f"{evaluation.values[name]:.4f}", f"{low:.4f} – {high:.4f}"] if known else ["–", ""]
-        return texts
+            yield Text.assemble(f"{evaluation.values[name]:.4f}\n", (f"{low:.4f} – {high:.4f}", "dim"))
 
     number = len(found.slices)
     level = found.evaluation.level or 0.0
     _show(
         f"By {', '.join(found.by)}: {number:,} slices",
-        (", ".join(found.by), "known", "unknown", *(text for name in SHOWN for text in (labels[name], "interval"))),
+        (", ".join(found.by), "known", "unknown", *(labels[name].replace(" ", "\n") for name in SHOWN)),
         (
             (", ".join(key), f"{evaluation.n_known:,}", f"{evaluation.n_unknown:,}", *cells(evaluation))
             for key, evaluation in found.slices.items()
