@@ -13,7 +13,8 @@ DEBIAN := chromium postgresql openjdk-17-jre-headless
 run: $(FOR_RUN)  ## the main job: train and test all methods on the embedded digits, table in runs/digits
 	$(BIN)/openauc run digits --baseline ce_plus
 
-test: $(FOR_TESTS) lint docs  ## everything CI runs
+test: $(FOR_TESTS)  ## everything CI runs
+	$(MAKE) --jobs 2 --output-sync=target lint docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered --durations=10
 
 check: $(FOR_TESTS) style  ## the fast part, under a minute
@@ -21,13 +22,15 @@ check: $(FOR_TESTS) style  ## the fast part, under a minute
 		tests/metrics/test_curve.py tests/contracts/test_layers.py tests/test_validation.py tests/test_cli.py \
 		tests/test_readme.py
 
-.PHONY: lint style
+.PHONY: lint style doctests
 style: $(FOR_TESTS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-lint: style
+lint: style doctests
+
+doctests: $(FOR_TESTS)
 	$(BIN)/python -m pytest --doctest-modules src/openauc
 
 docs: $(FOR_TESTS)  ## the documentation, docs/_build/index.html; its tutorials run, a warning is an error

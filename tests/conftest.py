@@ -26,9 +26,12 @@ settings.load_profile("openauc")
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ray_home() -> Iterator[Path]:
-    """Environment in which Ray writes to a temporary folder only, and its workers find the tests."""
+    """Environment in which Ray writes to a temporary folder only, and its workers find the tests.
+
+    One for the whole session: the token that a cluster of this process wrote there is asked for by the next one.
+    """
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

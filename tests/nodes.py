@@ -15,14 +15,13 @@ DOOMED = "OPENAUC_TEST_DOOMED"
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Ray writes to this folder only, whose path must be short; a busy machine may take its time to start a node."""
+    """Ray writes to this folder only, whose path must be short."""
     (folder / "doomed").mkdir()
     here = str(folder)
     return {
         "HOME": here,
         "RAY_TMPDIR": here,
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_gcs_server_port_wait_time_s": "180",
         DOOMED: str(folder / "doomed"),
     }
 
@@ -35,6 +34,8 @@ def doomed_node(cluster: Cluster, ray_home: Path) -> tuple[Any, Path]:
     extra = cluster.add_node(num_cpus=2)
     (name,) = {node["NodeID"] for node in ray.nodes()} - before
     doomed = ray_home / "doomed" / name
+    for other in doomed.parent.iterdir():
+        other.unlink()  # of a cluster that is no more
     doomed.touch()
     return extra, doomed
 
