@@ -259,14 +259,17 @@ def test_a_result_of_a_lost_claim_is_dropped(tmp_path: Path) -> None:
     assert watch.results == []
 
 
-SCRIPT = """
+LONG = 120
+"""Epochs, of which the first few are trained when the signal comes."""
+
+SCRIPT = f"""
 import sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from openauc.bench.runner import run
 from bench.trials import tiny
-run([tiny(epochs=400)], out=Path(sys.argv[1]))
+run([tiny(epochs={LONG})], out=Path(sys.argv[1]))
 """
 
 
@@ -276,7 +279,7 @@ def interrupted(out: Path, signum: int) -> int:
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(out)], cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
     )
-    log = Store(out).folder(tiny(epochs=400)) / LOG
+    log = Store(out).folder(tiny(epochs=LONG)) / LOG
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (log.is_file() and len(log.read_text().splitlines()) > 2):
         time.sleep(0.05)
@@ -287,7 +290,7 @@ def interrupted(out: Path, signum: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_an_interrupted_trial_goes_on_where_it_was(tmp_path: Path, signum: int) -> None:
-    spec = tiny(epochs=400)
+    spec = tiny(epochs=LONG)
     assert interrupted(tmp_path / "stopped", signum) != 0
     store = Store(tmp_path / "stopped")
     assert store.result(spec) is None
@@ -299,7 +302,7 @@ def test_an_interrupted_trial_goes_on_where_it_was(tmp_path: Path, signum: int) 
     # The epochs from before the stop were not trained again.
     first = json.loads((store.folder(spec) / LOG).read_text().splitlines()[0])
     assert first["epoch"] == 1
-    assert len((store.folder(spec) / LOG).read_text().splitlines()) == 400
+    assert len((store.folder(spec) / LOG).read_text().splitlines()) == LONG
 
 
 def test_interruption_is_not_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
