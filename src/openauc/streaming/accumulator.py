@@ -36,9 +36,9 @@ class Accumulator:
 
     *Constant memory* (``exact=False``): counts samples in bins. A bin is named by the sign, the exponent and ten bits
     of the mantissa of a score, so no range need be known and every magnitude is told apart to a thousandth; a page of
-    1,024 bins takes 64 kB and exists once a score of its sign and exponent was met. What that costs is certified:
-    ``bounds`` holds two values between which ``evaluate`` on all samples would lie, for certain, whatever the
-    samples. Confidence intervals are another matter: they tell how far the metric of these samples may be from
+    1,024 bins takes 64 kB, for each thread, and exists once a score of its sign and exponent was met. What that costs
+    is certified: ``bounds`` holds two values between which ``evaluate`` on all samples would lie, for certain, whatever
+    the samples. Confidence intervals are another matter: they tell how far the metric of these samples may be from
     that of all samples one could have drawn. ``compute`` reports a value inside the bounds, and an interval
     widened by what the bounds leave open, so that it is no narrower than that of the exact value.
 
