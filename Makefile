@@ -15,7 +15,7 @@ run: $(FOR_RUN)  ## the main job: train and test all methods on the embedded dig
 
 test: $(FOR_TESTS)  ## everything CI runs
 	$(MAKE) --jobs 2 --output-sync=target lint docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered --durations=10
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --durations=10
 
 check: $(FOR_TESTS) style  ## the fast part, under a minute
 	$(BIN)/python -m pytest -m "not slow" tests/metrics/test_ranking.py tests/metrics/test_decision.py \
