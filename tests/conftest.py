@@ -24,6 +24,8 @@ settings.load_profile("openauc")
 
 # Some virtual machines advertise matrix instructions (AMX) on which they then end every process that uses bfloat16.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# No test looks for a model on the network.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture(scope="session")
