@@ -128,7 +128,7 @@ def test_a_pass_travels_between_processes() -> None:
     triple = random_triple(3000)
     first = accumulate([triple], exact=False)
     parts = cut(triple, [1000])
-    workers = [first.refine(max_bytes=20_000) for _ in parts]
+    workers = [pickle.loads(pickle.dumps(first.refine(max_bytes=20_000))) for _ in parts]
     for worker, part in zip(workers, parts, strict=True):
         worker.update(*part)
     sent = [pickle.dumps(worker) for worker in workers]

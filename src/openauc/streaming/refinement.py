@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from openauc.environment import threads
 from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, in_threads, mark_samples
 from openauc.streaming.bins import N_KINDS, Sheet
 from openauc.streaming.keys import BIN_SHIFT, key_score, score_key
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _ROW_BYTES = 96  # of a row of an exact accumulator while rows are merged
 _SAMPLE_BYTES = 8  # of a sample that waits to be put in order
 _IN_ORDER_BYTES = 256  # of a sample whose range is just put in order
-_AT_A_TIME = 128  # a thread takes ranges for that which need at least this part of the memory together
+_IN_ORDER_SHARE = 64  # of the memory, one part is for that: all threads together have about so much under way
 _SPLITS = 1 << 12  # of a range with too many samples for it
 _SPLIT_BYTES = 8 * (N_KINDS + 3)
 _KIND_BITS, _DISTANCE_BITS = 2, BIN_SHIFT
@@ -82,8 +83,8 @@ class Refinement:
         self._chosen, self._big = chosen, big
         self._low, self._high = columns.low[chosen], columns.high[chosen]
         self._places = _Places(self._low)
-        small = 0 if self._whole is not None else int(columns.counts[chosen[~big]].sum())
-        self._packed, self._n_packed = np.empty(small, dtype=np.int64), 0  # takes memory as it is filled
+        self._n_expected = 0 if self._whole is not None else int(columns.counts[chosen[~big]].sum())
+        self._packed, self._n_packed = np.empty(self._n_expected, dtype=np.int64), 0  # takes memory as it is filled
         self._divided = Sheet.empty()
 
     @property
@@ -110,8 +111,11 @@ class Refinement:
 
     def _take(self, packed: Ints) -> None:
         end = self._n_packed + len(packed)
-        if end > len(self._packed):
-            raise _other_samples(f"at least {end}", len(self._packed))
+        if end > self._n_expected:
+            raise _other_samples(f"at least {end}", self._n_expected)
+        if end > len(self._packed):  # it has travelled
+            filled, self._packed = self._packed, np.empty(self._n_expected, dtype=np.int64)
+            self._packed[: len(filled)] = filled
         self._packed[self._n_packed : end] = packed
         self._n_packed = end
 
@@ -179,7 +183,7 @@ class Refinement:
 
 def _edges(packed: Ints, n_ranges: int, max_bytes: int) -> list[int]:
     """Where to cut the sorted samples of ranges: between ranges, and into parts of some size."""
-    size = max_bytes // _AT_A_TIME // _IN_ORDER_BYTES + 1
+    size = max_bytes // _IN_ORDER_SHARE // threads() // _IN_ORDER_BYTES + 1
     end = np.append(np.searchsorted(packed, np.arange(1, n_ranges) << _PLACE), len(packed))
     return [0, *end[np.flatnonzero(np.diff(end // size, append=-1))].tolist()] if len(packed) else [0]
 
@@ -216,7 +220,7 @@ def _affordable(size: Ints, is_open: Ints, max_bytes: int) -> tuple[Ints, NDArra
     size = size[is_open]
     big = size > max_bytes // 2 // _IN_ORDER_BYTES
     cost = np.cumsum(np.where(big, _SPLITS * _SPLIT_BYTES, size * _SAMPLE_BYTES))
-    in_order = _IN_ORDER_BYTES * int(size[~big].max(initial=0)) + 4 * max_bytes // _AT_A_TIME
+    in_order = _IN_ORDER_BYTES * int(size[~big].max(initial=0)) + 2 * max_bytes // _IN_ORDER_SHARE
     n = max(int(np.searchsorted(cost, max_bytes - in_order, side="right")), 1)
     return is_open[: min(n, _MOST_RANGES)], big[: min(n, _MOST_RANGES)]
 
@@ -268,7 +272,7 @@ class _Ranges(NamedTuple):
         before = accepted - step
 
         place = rank >> _DISTANCE_BITS
-        first = np.flatnonzero(np.diff(place, prepend=-1))  # score of each range
+        first = np.flatnonzero(np.diff(place, prepend=-1))  # distinct score of each range
         place = place[first]
         size = np.add.reduceat(step, first, axis=1).T
         offset = self.start[place] - before[:, first].T  # what came before the range, in any range or in none
