@@ -263,6 +263,7 @@ def hub_environment(write_parquet: WriteParquet, tmp_path: Path) -> Iterator[dic
             "HF_ENDPOINT": address,
             "HF_HOME": str(tmp_path / "hub"),
             "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_OFFLINE": "0",
             "NO_PROXY": "127.0.0.1",
         }
         server.shutdown()
