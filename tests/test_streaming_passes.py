@@ -59,8 +59,12 @@ def test_a_pass_with_room_for_all_is_exact_in_everything(triple: Triple, edge: i
         assert settled.compute(**FEW) == evaluate(*triple, **FEW)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("max_bytes", [200_000, 4_000])
-def test_passes_over_a_plausible_model(max_bytes: int, tmp_path: Path) -> None:
+def test_passes_over_a_plausible_model(
+    monkeypatch: pytest.MonkeyPatch, max_bytes: int, backend: str, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
     triple = random_triple(8000, seed=5)
     parts = cut(triple, [100, 5000])
     exact = evaluate(*triple, level=None)
@@ -79,7 +83,22 @@ def test_passes_over_a_plausible_model(max_bytes: int, tmp_path: Path) -> None:
             what()
 
 
-def test_ranges_with_too_many_samples_are_divided_first() -> None:
+@given(triples() | crowded(), st.integers(0, 16), st.sampled_from([1, 40, 400]))
+def test_compiled_passes_find_the_same(
+    monkeypatch: pytest.MonkeyPatch, triple: Triple, edge: int, max_bytes: int
+) -> None:
+    parts, found = cut(triple, [edge]), []
+    for backend in ("numpy", "numba"):
+        monkeypatch.setenv("OPENAUC_BACKEND", backend)
+        settled, passes = settle(accumulate(parts, exact=False), parts, max_bytes)
+        refined = [] if settled.exact else [part.tolist() for both in settled.refined() for part in both]
+        found.append((passes, dict(settled.bounds), refined))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_ranges_with_too_many_samples_are_divided_first(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
     rng = np.random.default_rng(9)
     triple = random_triple(4000)._replace(open_score=1.0 + rng.random(4000) / 4096)
     first = accumulate([triple], exact=False)
@@ -114,6 +133,32 @@ def test_other_samples_in_the_second_pass_are_noticed(max_bytes: int) -> None:
     second.update(*(part[:-200] for part in triple))
     with pytest.raises(ValueError, match="other samples than the ones before"):
         second.result()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_samples_of_one_range_in_place_of_another_are_noticed(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+    triple = random_triple(500)
+    second = accumulate([triple], exact=False).refine(max_bytes=5000)
+    (low, high), *_, (_, last) = second.ranges
+    moved = np.where(triple.open_score == last, low, triple.open_score)
+    second.update(*triple._replace(open_score=moved))
+    assert low < high <= last
+    with pytest.raises(ValueError, match="other samples than the ones before"):
+        second.result()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_a_pass_over_nothing_leaves_all_as_it_is(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+    known, unknown = random_triple(500), random_triple(500)
+    known = known._replace(y_true=np.abs(known.y_true), open_score=known.open_score / 1e6)
+    unknown = unknown._replace(y_true=np.full(500, -1), open_score=np.full(500, 5.0))
+    first = accumulate([known, unknown], exact=False)
+    second = first.refine(max_bytes=100)
+    assert second.ranges == []
+    second.update(*known)
+    assert second.result().bounds == first.bounds
 
 
 def test_samples_that_come_twice_are_noticed_at_once() -> None:

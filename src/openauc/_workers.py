@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -32,10 +32,12 @@ def process_environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def end_with_parent() -> None:
-    """Wait for the end of the process that started this one, and end with it; for a thread of its own."""
+def end_with_parent(last: Callable[[], object] | None = None) -> None:
+    """Wait for the end of the process that started this one, do a last thing, and end; for a thread of its own."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
+        if last is not None:
+            last()
         os._exit(1)
 
 

@@ -454,7 +454,10 @@ if __name__ == "__main__":
 def test_a_killed_driver_resumes_from_the_finished_shards(log: Path, tmp_path: Path, cache: Path, execute: str) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, str(tmp_path / "driver.py"), str(log), execute]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as driver:
         assert driver.stdout.readline() == "two are done\n"
         children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
         os.kill(driver.pid, signal.SIGKILL)
@@ -470,12 +473,37 @@ def test_a_killed_driver_resumes_from_the_finished_shards(log: Path, tmp_path: P
     while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(Path(f"/proc/{child}").exists() for child in children)
+    assert not list(temporary.iterdir())
 
 
 @pytest.mark.slow
 def test_processes_give_the_same(log: Path) -> None:
     found = evaluate_shards(find_shards(log), execute=processes(2), passes=2, **QUICK)
     assert found.evaluation == evaluate(*all_of(log), **QUICK)
+
+
+def says_who_it_is(shard: Shard, tell: object = None) -> Outcome:
+    return Outcome(shard, (os.getpid(), np.full(1 << 18, shard.size), np.arange(3)))
+
+
+@pytest.mark.slow
+def test_the_same_processes_serve_all_passes(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before, execute, shards = set(tmp_path.iterdir()), processes(2), find_shards(log)
+    passes = [list(execute(says_who_it_is, shards, lambda done: None)) for _ in range(2)]
+    ids = [{outcome.result[0] for outcome in outcomes} for outcomes in passes]
+    assert 1 <= len(ids[0] | ids[1]) <= 2
+    for shard, (_, large, small) in (outcome[:2] for outcome in passes[1]):
+        assert (large == shard.size).all()
+        assert small.tolist() == [0, 1, 2]
+    (folder,) = set(tmp_path.iterdir()) - before
+    assert not list(folder.iterdir())  # arrays are there, their files are gone
+    del execute
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{i}").exists() for i in ids[1]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{i}").exists() for i in ids[1])
+    assert not folder.exists()
 
 
 def kills_its_process(shard: Shard, tell: object = None) -> Outcome:

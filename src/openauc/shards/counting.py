@@ -13,7 +13,8 @@ from openauc.shards.paths import Shard
 from openauc.shards.plan import Plan
 from openauc.shards.reading import Batch, read_batches
 from openauc.shards.state import ALL, Slice, pack
-from openauc.streaming import Accumulator, Refinement
+from openauc.streaming import Accumulator
+from openauc.streaming.gathering import Gathering, Seen
 
 MOST_SLICES = 10_000
 """More are taken for a mistake, such as the number of a sample as column of slices."""
@@ -57,23 +58,21 @@ class Counting:
 
 @dataclass(frozen=True)
 class Refining:
-    """A further pass: its result is a refinement for each slice of the shard, and for all of them."""
+    """A further pass: its result is what was seen of each slice of the shard, and of all of them."""
 
     plan: Plan
-    totals: Mapping[Slice, Accumulator]
-    """Of all shards, by slice."""
-    max_bytes: int
-    """For each of them."""
+    gatherings: Mapping[Slice, Gathering]
+    """Of the samples of all shards, by slice; they have seen none yet."""
 
     def __call__(self, shard: Shard, tell: Tell | None = None) -> Outcome:
-        def work() -> dict[Slice, Refinement]:
-            found: dict[Slice, Refinement] = {}
+        def work() -> dict[Slice, Seen]:
+            found: dict[Slice, Gathering] = {}
             for key, part in _parts(shard, self.plan, tell):
-                for name in {key, ALL} & self.totals.keys():
+                for name in {key, ALL} & self.gatherings.keys():
                     if name not in found:
-                        found[name] = self.totals[name].refine(max_bytes=self.max_bytes)
+                        found[name] = self.gatherings[name].fresh()
                     found[name].update(*part)
-            return found
+            return {name: one.seen() for name, one in found.items()}
 
         return _attempt(work, shard)
 

@@ -218,12 +218,12 @@ class _Run:
         found = {key: refinement for key, refinement in found.items() if refinement.ranges}
         if not found:
             return {}
-        work = Refining(self.plan, {key: totals[key] for key in found}, share)
+        work = Refining(self.plan, {key: refinement.fresh() for key, refinement in found.items()})
         for outcome in self._outcomes(work, shards, shards):
             if outcome.error:
                 raise ValueError(f"{outcome.error} It could be read before; start again.")
             for key, part in outcome.result.items():
-                found[key].absorb(part)
+                found[key].add(part)
         return {key: part.result() for key, part in found.items()}
 
 

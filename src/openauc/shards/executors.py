@@ -6,13 +6,21 @@ An executor gets the work to do on a shard and the shards, and yields an outcome
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from itertools import islice
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from openauc._workers import connected_to_ray, end_with_parent, import_ray, process_environment, thread_limits
 from openauc.shards.counting import Outcome, Work
@@ -26,6 +34,7 @@ Execute = Callable[[Work, Iterable[Shard], Told], Iterator[Outcome]]
 RETRIES = 3
 """How often Ray starts a shard again whose worker or node died."""
 
+_LARGE = 1 << 20  # bytes
 _GO_ON = "Shards that were finished need not be counted again: the same command goes on from there."
 
 
@@ -38,16 +47,17 @@ def here(work: Work, shards: Iterable[Shard], tell: Told) -> Iterator[Outcome]:
 def processes(jobs: int) -> Execute:
     """Executor with ``jobs`` processes of one thread on this machine.
 
-    A script that starts them needs ``if __name__ == "__main__":`` around what it does. When this process dies, they
-    end too.
+    A script that starts them needs ``if __name__ == "__main__":`` around what it does. They serve all passes, and end
+    with the executor, or when this process dies.
     """
     if jobs < 1:
         raise ValueError(f"jobs is {jobs}; expected a whole number, at least 1.")
 
+    pools: list[_Pool] = []  # one, from the first pass on
+
     def execute(work: Work, shards: Iterable[Shard], tell: Told) -> Iterator[Outcome]:
         waiting = iter(shards)
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin)
+        pool = pools.pop() if pools else _Pool(jobs)
 
         def more(number: int) -> set[Future[Outcome]]:
             with process_environment(thread_limits(1)):  # for processes, which the pool starts when there is need
@@ -65,16 +75,49 @@ def processes(jobs: int) -> Execute:
                 "a process that reads shards died; systems do this when memory runs out. Use fewer jobs, or smaller "
                 f"shards. {_GO_ON}"
             ) from None
-        finally:
+        except BaseException:
             pool.shutdown(cancel_futures=True)
+            raise
+        pools.append(pool)
 
     return execute
 
 
-def _begin() -> None:
+class _Pool(ProcessPoolExecutor):
+    """Processes that hand over large arrays in files, which is faster than through the pipe between them.
+
+    When nobody refers to it any more, its processes end and its folder goes.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="openauc-", ignore_cleanup_errors=True)
+        context = multiprocessing.get_context("spawn")
+        super().__init__(jobs, mp_context=context, initializer=_begin, initargs=(self._folder.name,))
+
+
+def _begin(folder: str) -> None:
     """Ctrl-C is for the driver, which ends its workers; so does its death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    ForkingPickler.register(np.ndarray, partial(_left, folder))
+    forget = partial(shutil.rmtree, folder, ignore_errors=True)
+    threading.Thread(target=end_with_parent, args=(forget,), daemon=True).start()
+
+
+def _left(folder: str, array: NDArray[Any]) -> Any:
+    """How a worker hands an array over."""
+    if array.nbytes < _LARGE:
+        return array.__reduce__()
+    handle, path = tempfile.mkstemp(dir=folder)
+    with open(handle, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+    return _taken, (path,)
+
+
+def _taken(path: str) -> NDArray[Any]:
+    """The array that a worker left; its file goes when the array does."""
+    array = np.load(path, mmap_mode="c").view(np.ndarray)
+    os.unlink(path)
+    return np.asarray(array)
 
 
 def ray_tasks(address: str | None = None) -> Execute:

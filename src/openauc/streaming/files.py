@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from openauc._files import PathLike, atomic_write, parse_json
 
 _FORMAT, _VERSION = "openauc accumulator", 1
+_LEVEL = 2
 
 
 File = PathLike | IO[bytes]
@@ -25,8 +26,14 @@ File = PathLike | IO[bytes]
 def write(file: File, options: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write options and arrays; to a path, all or nothing."""
     head = json.dumps({"format": _FORMAT, "version": _VERSION, "options": dict(options)})
-    with atomic_write(file) if isinstance(file, str | os.PathLike) else nullcontext(file) as target:
-        np.savez_compressed(target, head=np.array(head), **arrays)  # type: ignore[arg-type]
+    # Not np.savez_compressed: its level of compression takes four times as long for files a tenth smaller.
+    with (
+        atomic_write(file) if isinstance(file, str | os.PathLike) else nullcontext(file) as target,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
+    ):
+        for name, array in {"head": np.array(head), **arrays}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 @contextmanager

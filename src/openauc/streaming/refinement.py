@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from openauc.environment import threads
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, in_threads, mark_samples
-from openauc.streaming.bins import N_KINDS, Sheet
-from openauc.streaming.keys import BIN_SHIFT, key_score, score_key
+from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, in_threads
+from openauc.streaming.bins import N_KINDS, Sheet, fast_loops
+from openauc.streaming.gathering import DISTANCE_BITS, KIND_BITS, PLACE, SPLITS, Gathering, Places, other_samples
+from openauc.streaming.keys import BIN_SHIFT
 
 if TYPE_CHECKING:
     from openauc.streaming.accumulator import Accumulator
@@ -20,11 +20,8 @@ _ROW_BYTES = 96  # of a row of an exact accumulator while rows are merged
 _SAMPLE_BYTES = 8  # of a sample that waits to be put in order
 _IN_ORDER_BYTES = 256  # of a sample whose range is just put in order
 _IN_ORDER_SHARE = 64  # of the memory, one part is for that: all threads together have about so much under way
-_SPLITS = 1 << 12  # of a range with too many samples for it
 _SPLIT_BYTES = 8 * (N_KINDS + 3)
-_KIND_BITS, _DISTANCE_BITS = 2, BIN_SHIFT
-_PLACE = _KIND_BITS + _DISTANCE_BITS
-_MOST_RANGES = 1 << (63 - _PLACE)
+_MOST_RANGES = 1 << (63 - PLACE)
 
 
 class Settled(NamedTuple):
@@ -65,87 +62,38 @@ class Refined(NamedTuple):
         return np.asarray(matters & ~columns.pure & ~np.isin(columns.low, self.settled.low))
 
 
-class Refinement:
+class Refinement(Gathering):
     """A further pass over the samples of an accumulator; made by ``Accumulator.refine``.
 
     Give ``update`` all samples once more, in any order and grouping (those outside of ``ranges`` are passed over, so
-    they may be left out), then take ``result()``.
+    they may be left out), then take ``result()``. Several workers may each have a ``fresh()`` gathering and a part of
+    the samples; ``add`` unites what they have ``seen()``.
     """
 
     def __init__(self, source: Accumulator, max_bytes: int) -> None:
         self._source, self._max_bytes = source, max_bytes
         self._refined = source.refined()
         columns = self._refined.columns
-        self._whole = source.exact_twin() if _ROW_BYTES * source.most_rows() <= max_bytes else None
+        whole = source.exact_twin() if _ROW_BYTES * source.most_rows() <= max_bytes else None
         chosen, big = (np.arange(len(columns.low)), np.zeros(len(columns.low), dtype=np.bool_))
-        if self._whole is None:
+        if whole is None:
             chosen, big = _affordable(columns.counts.sum(axis=1), np.flatnonzero(self._refined.is_open()), max_bytes)
-        self._chosen, self._big = chosen, big
-        self._low, self._high = columns.low[chosen], columns.high[chosen]
-        self._places = _Places(self._low)
-        self._n_expected = 0 if self._whole is not None else int(columns.counts[chosen[~big]].sum())
-        self._packed, self._n_packed = np.empty(self._n_expected, dtype=np.int64), 0  # takes memory as it is filled
-        self._divided = Sheet.empty()
-
-    @property
-    def ranges(self) -> list[tuple[float, float]]:
-        """Smallest and largest score of each range that this pass looks at."""
-        return list(zip(key_score(self._low).tolist(), key_score(self._high).tolist(), strict=True))
-
-    def update(self, y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike) -> None:
-        """Look at samples again."""
-        if self._whole is not None:
-            self._whole.update(y_true, y_pred, open_score)
-            return
-        samples = mark_samples(y_true, y_pred, open_score, unknown_label=self._source.unknown_label)
-        key = score_key(samples.score)
-        place = self._places.of(key)
-        inside = np.flatnonzero((place >= 0) & (key <= self._high[place])) if len(self._low) else place[:0]
-        key, place, kind = key[inside], place[inside], samples.kind[inside].astype(np.int64)
-        big = self._big[place]
-        if big.any():
-            self._divided = Sheet.united([self._divided, self._divide(key[big], place[big], kind[big])])
-            key, place, kind = key[~big], place[~big], kind[~big]
-        # A key is less than 2^42 above the lowest of its bin, so place, distance and kind share 64 bits.
-        self._take((place << _PLACE) + ((key - self._low[place]) << _KIND_BITS) + kind)
-
-    def _take(self, packed: Ints) -> None:
-        end = self._n_packed + len(packed)
-        if end > self._n_expected:
-            raise _other_samples(f"at least {end}", self._n_expected)
-        if end > len(self._packed):  # it has travelled
-            filled, self._packed = self._packed, np.empty(self._n_expected, dtype=np.int64)
-            self._packed[: len(filled)] = filled
-        self._packed[self._n_packed : end] = packed
-        self._n_packed = end
-
-    def _divide(self, key: Ints, place: Ints, kind: Ints) -> Sheet:
-        """Samples, each by itself, in equal parts of their range."""
-        width = (self._high - self._low) // _SPLITS + 1
-        counts = np.zeros((len(key), N_KINDS), dtype=np.int64)
-        counts[np.arange(len(key)), kind] = 1
-        return Sheet(place * _SPLITS + (key - self._low[place]) // width[place], counts, key, key)
+        self._chosen = chosen
+        size = np.where(big | (whole is not None), 0, columns.counts[chosen].sum(axis=1))
+        self._end = np.cumsum(size)
+        places = Places(columns.low[chosen], columns.high[chosen], big)
+        super().__init__(places, int(size.sum()), whole, source.unknown_label)
 
     def merge(self, other: Refinement) -> Refinement:
         """A new pass with the samples of both, which must be of the same accumulator."""
-        result = Refinement(self._source, self._max_bytes)
-        for part in (self, other):
-            result.absorb(part)
-        return result
-
-    def absorb(self, other: Refinement) -> None:
-        """Add the samples of another pass over the same accumulator to this one."""
-        alike = all(np.array_equal(a, b) for a, b in ((self._low, other._low), (self._high, other._high)))
+        alike = np.array_equal(self._places.low, other._places.low)
+        alike &= np.array_equal(self._places.high, other._places.high)
         if not alike or (self._whole is None) != (other._whole is None):
             raise ValueError("cannot merge passes over different ranges; make both with refine() of one accumulator.")
-        if self._whole is not None and other._whole is not None:
-            self._whole = self._whole.merge(other._whole)
-        self._take(other._packed[: other._n_packed])
-        self._divided = Sheet.united([self._divided, other._divided])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Only what was filled travels."""
-        return {**self.__dict__, "_packed": self._packed[: self._n_packed]}
+        result = Refinement(self._source, self._max_bytes)
+        for part in (self, other):
+            result.add(part.seen())
+        return result
 
     def result(self) -> Accumulator:
         """The accumulator with what this pass settled; raises if the samples were not the same as before."""
@@ -153,63 +101,43 @@ class Refinement:
             _check_same((self._source.n_known, self._source.n_unknown), (self._whole.n_known, self._whole.n_unknown))
             return self._whole
         columns, settled = self._refined
-        found, finer, order = self._settle()
+        parts = self._settle()
+        found = np.zeros((len(self._chosen), 3), dtype=np.int64)
+        np.add.at(found, self._divided.number // SPLITS, _sides(self._divided.counts))
+        for place, sheet, _ in parts:
+            np.add.at(found, place, _sides(sheet.counts))
         _check_same(_sides(columns.counts[self._chosen]).tolist(), found.tolist())
         kept = np.ones(len(columns.low), dtype=np.bool_)
         kept[self._chosen] = False
-        parts = [Sheet(*(part[kept] for part in columns)), self._divided, *finer]
-        united = Sheet(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+        finer = [Sheet(*(part[kept] for part in columns)), self._divided, *(sheet for _, sheet, _ in parts)]
+        united = Sheet(*(np.concatenate(fields) for fields in zip(*finer, strict=True)))
         rising = np.argsort(united.low)
         finest = Sheet(*(part[rising] for part in united))
-        return self._source.with_refined(Refined(finest, settled.with_more(order)))
+        return self._source.with_refined(Refined(finest, settled.with_more([order for _, _, order in parts])))
 
-    def _settle(self) -> tuple[Ints, list[Sheet], list[Settled]]:
-        """Numbers of samples found in each range, finer columns of those in order, and what their order adds."""
-        packed = self._packed[: self._n_packed]
-        packed.sort()
+    def _settle(self) -> list[tuple[Ints, Sheet, Settled]]:
+        """Finer columns of the ranges whose samples were kept, the range each is in, and what their order adds."""
+        runs = self.seen().runs
+        fast = fast_loops(self._n_seen)
         sides = _sides(self._refined.columns.counts)
-        starts, totals = np.cumsum(sides, axis=0) - sides, sides.sum(axis=0).tolist()
-        found = np.zeros((len(self._chosen), 3), dtype=np.int64)
-        np.add.at(found, self._divided.number // _SPLITS, _sides(self._divided.counts))
-        ranges = _Ranges(self._low, starts[self._chosen], totals)
-        parts = [packed[a:b] for a, b in pairwise(_edges(packed, len(self._low), self._max_bytes))]
-        finer, order = [], []
-        for place, size, sheet, settled in in_threads(lambda i: ranges.settle(parts[i]), len(parts)) if parts else []:
-            found[place] += size
-            finer.append(sheet)
-            order.append(settled)
-        return found, finer, order
+        start = (np.cumsum(sides, axis=0) - sides)[self._chosen]
+        ranges = _Ranges(self._places.low, start, sides.sum(axis=0).tolist())
+        ends = self._part_ends(2 * _SAMPLE_BYTES if fast else _IN_ORDER_BYTES) << PLACE
+        cuts = [[0, *np.searchsorted(run, ends).tolist(), len(run)] for run in runs]
+        pieces = [[run[cut[i] : cut[i + 1]] for run, cut in zip(runs, cuts, strict=True)] for i in range(len(ends) + 1)]
+        filled = [part for part in pieces if any(map(len, part))]
 
+        def settle(i: int) -> tuple[Ints, Sheet, Settled]:
+            packed = np.concatenate(filled[i])
+            packed.sort()
+            return ranges.settle(packed, fast)
 
-def _edges(packed: Ints, n_ranges: int, max_bytes: int) -> list[int]:
-    """Where to cut the sorted samples of ranges: between ranges, and into parts of some size."""
-    size = max_bytes // _IN_ORDER_SHARE // threads() // _IN_ORDER_BYTES + 1
-    end = np.append(np.searchsorted(packed, np.arange(1, n_ranges) << _PLACE), len(packed))
-    return [0, *end[np.flatnonzero(np.diff(end // size, append=-1))].tolist()] if len(packed) else [0]
+        return in_threads(settle, len(filled)) if filled else []
 
-
-class _Places:
-    """Looks up in which range a key may lie: those of a bin follow each other, and most bins have one or none."""
-
-    def __init__(self, low: Ints) -> None:
-        """``low`` holds the lowest key of each range, rising."""
-        self._low = low
-        number = low >> BIN_SHIFT
-        self._first = int(number[0]) if len(low) else 0
-        n_bins = int(number[-1]) - self._first + 1 if len(low) else 0
-        self._ranges = np.zeros(n_bins + 2, dtype=np.int32)  # of each bin; the ends stand for all keys outside
-        np.add.at(self._ranges, number - self._first + 1, 1)
-        self._last = np.cumsum(self._ranges, dtype=np.int32) - 1
-
-    def of(self, key: Ints) -> Ints:
-        """Range of the largest ``low`` that is at most the key, if it is in the key's bin; else any, or -1."""
-        number = key >> BIN_SHIFT
-        number -= self._first - 1
-        np.clip(number, 0, len(self._ranges) - 1, out=number)
-        place: Ints = self._last[number].astype(np.int64)
-        several = np.flatnonzero(self._ranges[number] > 1)
-        place[several] = np.searchsorted(self._low, key[several], side="right") - 1
-        return place
+    def _part_ends(self, sample_bytes: int) -> Ints:
+        """Ranges before which to cut, so that the samples of a part fit into the memory for those just put in order."""
+        size = self._max_bytes // _IN_ORDER_SHARE // threads() // sample_bytes + 1
+        return np.flatnonzero(np.diff(self._end // size)) + 1
 
 
 def _affordable(size: Ints, is_open: Ints, max_bytes: int) -> tuple[Ints, NDArray[np.bool_]]:
@@ -219,7 +147,7 @@ def _affordable(size: Ints, is_open: Ints, max_bytes: int) -> tuple[Ints, NDArra
     """
     size = size[is_open]
     big = size > max_bytes // 2 // _IN_ORDER_BYTES
-    cost = np.cumsum(np.where(big, _SPLITS * _SPLIT_BYTES, size * _SAMPLE_BYTES))
+    cost = np.cumsum(np.where(big, SPLITS * _SPLIT_BYTES, size * _SAMPLE_BYTES))
     in_order = _IN_ORDER_BYTES * int(size[~big].max(initial=0)) + 2 * max_bytes // _IN_ORDER_SHARE
     n = max(int(np.searchsorted(cost, max_bytes - in_order, side="right")), 1)
     return is_open[: min(n, _MOST_RANGES)], big[: min(n, _MOST_RANGES)]
@@ -238,14 +166,7 @@ def _sides(counts: Ints) -> Ints:
 
 def _check_same(before: object, now: object) -> None:
     if before != now:
-        raise _other_samples(now, before)
-
-
-def _other_samples(now: object, before: object) -> ValueError:
-    return ValueError(
-        f"this pass brought other samples than the ones before (numbers of samples {now}, expected {before}); "
-        "give every pass the same samples, each once."
-    )
+        raise other_samples(now, before)
 
 
 class _Ranges(NamedTuple):
@@ -258,24 +179,24 @@ class _Ranges(NamedTuple):
     totals: list[int]
     """The same of all samples."""
 
-    def settle(self, packed: Ints) -> tuple[Ints, Ints, Sheet, Settled]:
-        """Places and sizes (known, correct, unknown) of the ranges that sorted samples are in, and their insides.
+    def settle(self, packed: Ints, fast: Any = None) -> tuple[Ints, Sheet, Settled]:
+        """Columns of sorted samples, the place of the range that each is in, and what their order adds.
 
-        The columns of a range are cut where the metrics dictate a threshold.
+        A range is one column, or several where the metrics dictate a threshold.
         """
-        rank = packed >> _KIND_BITS
+        if len(packed) * max(self.totals) < 2**62 and fast is not None:
+            return self._settle_fast(packed, fast)
+        rank = packed >> KIND_BITS
         last = np.flatnonzero(np.append(rank[1:] != rank[:-1], True))  # of each distinct score
-        kind, rank = packed & ((1 << _KIND_BITS) - 1), rank[last]
+        kind, rank = packed & ((1 << KIND_BITS) - 1), rank[last]
         unknown, correct = (np.cumsum(kind == which)[last] for which in (UNKNOWN_KIND, CORRECT))
         accepted = np.stack([last + 1 - unknown, correct, unknown])
         step = np.diff(accepted, prepend=0)
         before = accepted - step
 
-        place = rank >> _DISTANCE_BITS
+        place = rank >> DISTANCE_BITS
         first = np.flatnonzero(np.diff(place, prepend=-1))  # distinct score of each range
-        place = place[first]
-        size = np.add.reduceat(step, first, axis=1).T
-        offset = self.start[place] - before[:, first].T  # what came before the range, in any range or in none
+        offset = self.start[place[first]] - before[:, first].T  # what came before the range, in any range or in none
         cut = np.union1d(first, self._cuts(accepted[2], first, offset[:, 2]))
         length = np.diff(cut, append=len(last))
 
@@ -298,10 +219,22 @@ class _Ranges(NamedTuple):
         counts[:, WRONG], counts[:, CORRECT] = n_known - n_correct, n_correct
         low, high = (self._key(rank[row]) for row in (cut, cut + length - 1))
         order = Settled(low, np.add.reduceat(pairs, cut, axis=1).T, best[:, [0, 2]])
-        return place, size, Sheet(low >> BIN_SHIFT, counts, low, high), order
+        return place[cut], Sheet(low >> BIN_SHIFT, counts, low, high), order
+
+    def _settle_fast(self, packed: Ints, fast: Any) -> tuple[Ints, Sheet, Settled]:
+        limits = np.array(dictated_limits(self.totals[2]))
+        n_ranges = int((packed[-1] >> PLACE) - (packed[0] >> PLACE)) + 1 if len(packed) else 0
+        columns = np.zeros((n_ranges + 2 * len(limits), fast.N_FIELDS), dtype=np.int64)
+        n = fast.settle(packed, self.start, self.totals[0], self.totals[2], limits, columns)
+        first, last, wrong, correct, unknown = columns[:n, :5].T
+        counts = np.zeros((n, N_KINDS), dtype=np.int64)
+        counts[:, WRONG], counts[:, CORRECT], counts[:, UNKNOWN_KIND] = wrong, correct, unknown
+        low, high = self._key(first), self._key(last)
+        order = Settled(low, columns[:n, 5:9].copy(), columns[:n, 9:11].copy())
+        return first >> DISTANCE_BITS, Sheet(low >> BIN_SHIFT, counts, low, high), order
 
     def _key(self, rank: Ints) -> Ints:
-        return np.asarray(self.low[rank >> _DISTANCE_BITS] + (rank & ((1 << _DISTANCE_BITS) - 1)))
+        return np.asarray(self.low[rank >> DISTANCE_BITS] + (rank & ((1 << DISTANCE_BITS) - 1)))
 
     def _cuts(self, unknown: Ints, first: Ints, offset: Ints) -> Ints:
         """Around the first score that accepts more unknown samples than a threshold may, if that is in a range."""
