@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import openauc.shards.evaluation as module
+import openauc.shards.executors as executors
 from openauc import Predictions, evaluate
 from openauc.metrics.table import METRICS, PairMetric, RateMetric
 from openauc.shards import Plan, Shard, evaluate_shards, find_shards, here, processes
@@ -504,6 +505,11 @@ def test_the_same_processes_serve_all_passes(log: Path, tmp_path: Path, monkeypa
         time.sleep(0.1)
     assert not any(Path(f"/proc/{i}").exists() for i in ids[1])
     assert not folder.exists()
+
+
+def test_no_room_to_hand_over(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"hand over 2,097,152 bytes in .*; set TMPDIR to a folder with more room"):
+        executors._left(str(tmp_path / "gone"), np.zeros(1 << 18))
 
 
 def kills_its_process(shard: Shard, tell: object = None) -> Outcome:

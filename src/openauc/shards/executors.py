@@ -107,9 +107,15 @@ def _left(folder: str, array: NDArray[Any]) -> Any:
     """How a worker hands an array over."""
     if array.nbytes < _LARGE:
         return array.__reduce__()
-    handle, path = tempfile.mkstemp(dir=folder)
-    with open(handle, "wb") as file:
-        np.save(file, array, allow_pickle=False)
+    try:
+        handle, path = tempfile.mkstemp(dir=folder)
+        with open(handle, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+    except OSError as error:
+        raise OSError(
+            f"a worker could not hand over {array.nbytes:,} bytes in {folder} ({error}); set TMPDIR to a folder with "
+            "more room, or make more passes in less memory."
+        ) from None
     return _taken, (path,)
 
 
