@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
@@ -34,7 +35,7 @@ Execute = Callable[[Work, Iterable[Shard], Told], Iterator[Outcome]]
 RETRIES = 3
 """How often Ray starts a shard again whose worker or node died."""
 
-_LARGE = 1 << 20  # bytes
+_LARGE = 1 << 20  # bytes of an array that is handed over in a file
 _GO_ON = "Shards that were finished need not be counted again: the same command goes on from there."
 
 
@@ -105,7 +106,7 @@ def _begin(folder: str) -> None:
 
 def _left(folder: str, array: NDArray[Any]) -> Any:
     """How a worker hands an array over."""
-    if array.nbytes < _LARGE:
+    if array.nbytes < _LARGE or array.dtype.hasobject:
         return array.__reduce__()
     try:
         handle, path = tempfile.mkstemp(dir=folder)
@@ -121,9 +122,10 @@ def _left(folder: str, array: NDArray[Any]) -> Any:
 
 def _taken(path: str) -> NDArray[Any]:
     """The array that a worker left; its file goes when the array does."""
-    array = np.load(path, mmap_mode="c").view(np.ndarray)
-    os.unlink(path)
-    return np.asarray(array)
+    array = np.asarray(np.load(path, mmap_mode="c"))
+    with suppress(PermissionError):  # where a file in use cannot be removed, it goes with its folder
+        os.unlink(path)
+    return array
 
 
 def ray_tasks(address: str | None = None) -> Execute:
