@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,40 @@ def test_little_memory_settles_the_main_metrics_in_some_passes(tmp_path: Path) -
     found = evaluate_shards(find_shards(tmp_path), passes=8, max_bytes=20_000, level=None)
     assert (found.evaluation.openauc, found.evaluation.auroc) == (whole.openauc, whole.auroc)
     assert "openauc" not in found.bounds
+
+
+@pytest.mark.parametrize("by", [(), ("camera",)])
+def test_a_run_that_stops_between_passes_goes_on_with_the_next(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(module, "_LEAST_BYTES", 1)
+    work = tmp_path / "work"
+    options = {"passes": 60, "max_bytes": 600, "work": work, "level": None}
+    whole = evaluate_shards(find_shards(log), Plan(by=by), **options)
+    assert whole.passes > 4
+    counts, passes = set(work.iterdir()), []
+
+    def stops_in_the_fourth(work: Work, *rest: Any) -> Iterator[Outcome]:
+        passes.append(work)
+        for outcome in here(work, *rest):
+            yield outcome
+            if len(passes) == 4:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_shards(find_shards(log), Plan(by=by), execute=stops_in_the_fourth, **options)
+    (left,) = set(work.iterdir()) - counts
+    assert left.name.endswith("-3.zip")
+    again: list[str] = []
+    other = evaluate_shards(find_shards(log)[:-1], Plan(by=by), execute=counted(again), **options)
+    assert len(again) == 4 * (other.passes - 1)  # what is left is of other shards
+    again.clear()
+    assert evaluate_shards(find_shards(log), Plan(by=by), execute=counted(again), **options) == whole
+    assert len(again) == 5 * (whole.passes - 3)
+    assert set(work.iterdir()) == counts
+    left.write_bytes(b"damaged")
+    assert evaluate_shards(find_shards(log), Plan(by=by), **options) == whole
+    assert set(work.iterdir()) == counts
 
 
 def test_large_files_are_counted_in_bins(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

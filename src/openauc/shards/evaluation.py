@@ -104,7 +104,7 @@ def evaluate_shards(
         Where to read: ``here``, ``processes(4)`` or ``ray_tasks()``.
     work
         Folder of the counts of finished shards, which are not counted again; None for a temporary one, which is found
-        again if this process is killed and the same shards are evaluated.
+        again if this process is killed and the same shards are evaluated. So are the further passes that were done.
     skip_bad
         Leave out shards that cannot be read, and say so in the result, instead of stopping at the first.
     tell
@@ -119,9 +119,7 @@ def evaluate_shards(
     run = _Run(plan, execute, tell or (lambda done, total: None))
     skipped = run.count(shards, folder, skip_bad)
     good = [shard for shard in shards if shard.path not in skipped]
-    totals = run.merge(good, folder)
-    while run.passes < (passes or PASSES) and (finer := run.refine(good, totals, max_bytes)):
-        totals |= finer
+    totals = run.to_the_end(good, folder, passes or PASSES, max_bytes)
     slices = {key: totals[key] for key in sorted(totals, key=_in_order) if plan.by and key != ALL}
     slice_level = None if level is None else 1 - (1 - level) / max(1, len(slices))
     formulas = {name: metric for name, metric in metrics.items() if isinstance(metric, PairMetric | RateMetric)}
@@ -135,7 +133,7 @@ def evaluate_shards(
         {key: _of_slice(total, formulas, slice_level) for key, total in slices.items()},
         {key: _open_bounds(total, formulas) for key, total in slices.items()},
     )
-    folder.finish()
+    folder.finish(good)
     return result
 
 
@@ -179,6 +177,17 @@ class _Run:
             if left.pop(outcome.shard.path, None) is not None:  # else it was delivered before
                 told()
                 yield outcome
+
+    def to_the_end(
+        self, shards: Sequence[Shard], folder: WorkFolder, most: int, max_bytes: int
+    ) -> dict[Slice, Accumulator]:
+        """What at most so many passes find, those included that were made before a run was stopped."""
+        self.passes, totals = folder.read_totals(shards, most) or (self.passes, self.merge(shards, folder))
+        while self.passes < most and (finer := self.refine(shards, totals, max_bytes)):
+            totals |= finer
+            if self.passes < most and not all(total.settled for total in totals.values()):
+                folder.write_totals(shards, self.passes, totals)
+        return totals
 
     def merge(self, shards: Sequence[Shard], folder: WorkFolder) -> dict[Slice, Accumulator]:
         """One accumulator per slice, and one of all."""

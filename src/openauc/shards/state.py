@@ -55,8 +55,26 @@ class WorkFolder:
         with atomic_write(self.file(shard)) as file:
             file.write(content)
 
-    def finish(self) -> None:
-        """Remove what nobody asked to keep."""
+    def write_totals(self, shards: Sequence[Shard], passes: int, totals: Mapping[Slice, Accumulator]) -> None:
+        """Note what so many passes over these shards found, for who starts again before the next is done."""
+        with atomic_write(self._totals(shards, passes)) as file:
+            file.write(pack(totals))
+        self._totals(shards, passes - 1).unlink(missing_ok=True)
+
+    def read_totals(self, shards: Sequence[Shard], most: int) -> tuple[int, dict[Slice, Accumulator]] | None:
+        """The number of passes, at most ``most``, and what they found; None if that was not noted, or is damaged."""
+        for passes in range(most, 1, -1):
+            with suppress(ValueError, OSError):
+                return passes, dict(unpack(self._totals(shards, passes)))
+        return None
+
+    def _totals(self, shards: Sequence[Shard], passes: int | str) -> Path:
+        return self.path / f"{_short_hash(''.join(self._names[shard] for shard in shards))}-{passes}.zip"
+
+    def finish(self, shards: Sequence[Shard]) -> None:
+        """Remove what nobody asked to keep, and what passes over these shards left for the next one."""
+        for file in self.path.glob(self._totals(shards, "*").name):
+            file.unlink(missing_ok=True)
         if self.kept:
             return
         for shard in self._names:
@@ -67,12 +85,16 @@ class WorkFolder:
 
 def _state_name(shard: Shard, plan: Plan) -> str:
     """Another name if the shard, the plan or the format is another."""
-    return f"{hashlib.sha256(f'{_VERSION} {shard.id} {plan}'.encode()).hexdigest()[:20]}.zip"
+    return f"{_short_hash(f'{_VERSION} {shard.id} {plan}')}.zip"
 
 
 def _cached(key: str) -> Path:
     cache = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "openauc")
-    return cache / "shards" / hashlib.sha256(key.encode()).hexdigest()[:20]
+    return cache / "shards" / _short_hash(key)
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def pack(counts: Mapping[Slice, Accumulator]) -> bytes:

@@ -115,6 +115,9 @@ class Bins:
     def absorb(self, other: Bins) -> None:
         """Add what another one counted."""
         for table in (other, *other._others):
+            if len(self._cells) == 0:
+                self._slot, self._cells = table._slot.copy(), table._cells.copy()
+                continue
             page = np.flatnonzero(table._slot >= 0)
             self._add_pages(page - N_PAGES // 2)
             mine, theirs = (cells.reshape(-1, PAGE_BINS, _FIELDS) for cells in (self._cells, table._cells))
