@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._workers import connected_to_ray, end_with_parent, import_ray, process_environment, thread_limits
+from openauc.environment import reuse_memory
 from openauc.shards.counting import Outcome, Work
 from openauc.shards.paths import Shard
 
@@ -99,6 +100,7 @@ class _Pool(ProcessPoolExecutor):
 def _begin(folder: str) -> None:
     """Ctrl-C is for the driver, which ends its workers; so does its death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reuse_memory()
     ForkingPickler.register(np.ndarray, partial(_left, folder))
     forget = partial(shutil.rmtree, folder, ignore_errors=True)
     threading.Thread(target=end_with_parent, args=(forget,), daemon=True).start()
