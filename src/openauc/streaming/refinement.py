@@ -224,7 +224,9 @@ class _Ranges(NamedTuple):
     def _settle_fast(self, packed: Ints, fast: Any) -> tuple[Ints, Sheet, Settled]:
         limits = np.array(dictated_limits(self.totals[2]))
         n_ranges = int((packed[-1] >> PLACE) - (packed[0] >> PLACE)) + 1 if len(packed) else 0
-        columns = np.zeros((n_ranges + 2 * len(limits), fast.N_FIELDS), dtype=np.int64)
+        # Samples that are not those of the passes before, which is noticed later, may cross a limit in every range.
+        most = min(len(packed), n_ranges * (1 + 2 * len(limits)))
+        columns = np.zeros((most, fast.N_FIELDS), dtype=np.int64)
         n = fast.settle(packed, self.start, self.totals[0], self.totals[2], limits, columns)
         first, last, wrong, correct, unknown = columns[:n, :5].T
         counts = np.zeros((n, N_KINDS), dtype=np.int64)
