@@ -144,7 +144,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Fitting
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Learn classes, rejector and threshold.
 
         Parameters
@@ -155,6 +161,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Class of each; ``unknown_label`` for outliers one happens to have, which help to learn the rejector.
         sample_weight
             Weight of each; reaches head and rejector, while calibration counts samples.
+        groups
+            Group of each; rows of one group belong together (copies, frames of one video, texts of one author) and
+            are never on both sides of a split.
         """
         self._check_parameters()
         _refuse_repeated_names(X)

@@ -34,6 +34,10 @@ class FitReport:
         Name of the rejector in use.
     max_ofpr
         The tried values are partial OpenAUC up to this share of accepted unknown samples, if not None.
+    near_copies
+        Rows that are a copy, or nearly one, of another row.
+    small_classes
+        Names of the classes that have too few rows for any promise of their own.
     notes
         What was noticed, a sentence each.
     """
@@ -48,6 +52,8 @@ class FitReport:
     chosen: str
     tried: tuple[Tried, ...] = ()
     max_ofpr: float | None = None
+    near_copies: int = 0
+    small_classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -84,4 +90,5 @@ class FitReport:
     def from_dict(cls, values: Mapping[str, Any]) -> FitReport:
         """What :meth:`to_dict` wrote."""
         tried = tuple(Tried(name, value, Interval(low, high)) for name, value, low, high in values["tried"])
-        return cls(**{**values, "tried": tried, "notes": tuple(values["notes"])})
+        texts = {name: tuple(values.get(name, ())) for name in ("small_classes", "notes")}
+        return cls(**{**values, "tried": tried, **texts})
