@@ -6,13 +6,17 @@ import re
 import warnings
 from functools import cache
 
+import joblib
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from safetensors.numpy import save as as_safetensors
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from openauc import Costs
@@ -213,7 +217,16 @@ def test_thresholds_stay_though_parameters_were_changed(tmp_path):
     assert_round_trip(classifier, tmp_path / "model")
 
 
-@pytest.mark.parametrize("head", [LogisticRegression(), RidgeClassifier(), SGDClassifier(random_state=0)], ids=repr)
+@pytest.mark.parametrize(
+    "head",
+    [
+        LogisticRegression(),
+        RidgeClassifier(),
+        SGDClassifier(random_state=0),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_linear_estimator_is_saved_as_arrays(tmp_path, head, classes, dtype):
@@ -236,6 +249,14 @@ def test_a_fitted_estimator_with_another_order_of_classes(tmp_path):
     classifier.fit(X, np.array([20, 3, 100, 1, 4])[y])
     classifier.save(tmp_path)
     np.testing.assert_array_equal(load(tmp_path).classify(X), classifier.classify(X))
+
+
+def test_joblib_keeps_a_head_that_is_not_arrays(tmp_path):
+    X, y = clusters()
+    forest = FrozenEstimator(RandomForestClassifier(5, random_state=0).fit(X, NAMES[y]))
+    classifier = fit(head=forest)
+    joblib.dump(classifier, tmp_path / "model.joblib")
+    assert_same(answers(joblib.load(tmp_path / "model.joblib")), answers(classifier))
 
 
 def test_a_random_state_is_described(tmp_path):
@@ -334,7 +355,7 @@ class Bent(LogisticRegression):
 @pytest.mark.parametrize("head", [RandomForestClassifier(5), SVC(kernel="linear"), SVC(), Bent()], ids=repr)
 def test_heads_that_are_not_linear_are_refused(tmp_path, head):
     with pytest.raises(
-        ValueError, match=rf"type {type(head).__name__} cannot be written as arrays.*; use head='logistic'"
+        ValueError, match=rf"with a {type(head).__name__} cannot be written as arrays.*; save and .* head='logistic'"
     ):
         fit(head=head).save(tmp_path / "model")
 
@@ -647,7 +668,7 @@ def test_arrays_that_do_not_fit_together(saved, name, change):
     [
         lambda about: about.pop("head"),
         lambda about: about["parameters"].update(new=1),
-        lambda about: about["report"]["mapping"].pop(),
+        lambda about: about["report"]["mapping"].pop(0),
         lambda about: about["head"].update(values=3),
         lambda about: about.update(scores=None),
         lambda about: about.update(unknown_label={}),

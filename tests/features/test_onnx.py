@@ -8,8 +8,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from openauc import __version__
 from openauc.features import OpenSetClassifier
@@ -59,10 +62,10 @@ def run(path, X):
     return dict(zip(names, session.run(None, {"embedding": X}), strict=True))
 
 
-def assert_same_decisions(classifier, path, X, close=CLOSE):
+def assert_same_decisions(classifier, path, X, close=CLOSE, dtype=None):
     """Labels and classes of all samples; p-values of those whose score is not beside one of calibration."""
     head = classifier.observer_.head
-    classifier.export_onnx(path)
+    classifier.export_onnx(path, dtype=dtype)
     assert classifier.observer_.head is head
     onnx.checker.check_model(onnx.load(path), full_check=True)
     found = run(path, X)
@@ -85,6 +88,7 @@ def assert_same_decisions(classifier, path, X, close=CLOSE):
         {"head": "mlp", "rejector": "energy", "calibration": "split", "threshold": "youden"},
         {"rejector": "average", "per_class": True, "acceptance": 0.9},
         {"head": SGDClassifier(random_state=0), "rejector": "selected"},
+        {"head": make_pipeline(StandardScaler(), PCA(40), LogisticRegression()), "rejector": "selected"},
     ],
     ids=str,
 )
@@ -129,6 +133,21 @@ def test_float64(tmp_path):
     found = assert_same_decisions(classifier, tmp_path / "model.onnx", new)
     assert onnx.load(tmp_path / "model.onnx").graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
     assert np.abs(found["score"] - classifier.open_score(new)).max() < 1e-11
+
+
+@pytest.mark.parametrize("fitted", ["float32", "float64"])
+@pytest.mark.parametrize("served", ["float32", "float64"])
+def test_embeddings_of_either_type(tmp_path, fitted, served):
+    """The network computes in the precision of the fit, as predict does, whatever it is given."""
+    X, y, new = clusters(5, 8, dtype=np.float64)
+    classifier = fit(X.astype(fitted), y, acceptance=0.8)
+    found = assert_same_decisions(classifier, tmp_path / "model.onnx", new.astype(served), dtype=served)
+    assert 0.02 < (found["label"] == -1).mean() < 0.6
+
+
+def test_another_type_of_embeddings_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^dtype is 'float16'; expected one of 'float32', 'float64'"):
+        small()[0].export_onnx(tmp_path / "model.onnx", dtype="float16")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +208,7 @@ def test_metadata(tmp_path):
 
 def test_a_failure_keeps_the_old_file(tmp_path, monkeypatch):
     classifier, _ = small()
-    monkeypatch.setattr(module, "build", lambda _: onnx.ModelProto())
+    monkeypatch.setattr(module, "build", lambda *_: onnx.ModelProto())
     (tmp_path / "model.onnx").write_text("old")
 
     def fail(*_):
@@ -230,7 +249,7 @@ def own(features, logits):
     ("parameters", "match"),
     [
         ({"rejector": own}, r"the rejector 'own' is one of your own \(_Function\)"),
-        ({"head": RandomForestClassifier(5)}, "a head of the type RandomForestClassifier cannot be written as arrays"),
+        ({"head": RandomForestClassifier(5)}, "a head with a RandomForestClassifier cannot be written as arrays"),
         ({"labels": ("a", "unknown", "c"), "unknown_label": None}, "a class is named 'unknown', which in ONNX"),
         ({"labels": (1, 2, 3), "unknown_label": np.nan}, "unknown_label is nan; ONNX needs integers"),
         ({"labels": (1, 2, 3), "unknown_label": -0.5}, "unknown_label is -0.5; ONNX needs integers"),
@@ -245,7 +264,7 @@ def test_refusals(tmp_path, parameters, match):
 
 
 def test_larger_than_onnx_allows(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "build", lambda _: onnx.ModelProto(doc_string="x" * 2000))
+    monkeypatch.setattr(module, "build", lambda *_: onnx.ModelProto(doc_string="x" * 2000))
     monkeypatch.setattr(module, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match=r"the network takes 0\.0 GB, and ONNX allows 2; use rejector='max_logit'"):
         small()[0].export_onnx(tmp_path / "model.onnx")

@@ -488,11 +488,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loaded: OpenSetClassifier = load(folder)
         return loaded
 
-    def export_onnx(self, path: Any) -> None:
-        """Write the model as ONNX: embedding in; label, score and p-value out, threshold and class names inside."""
+    def export_onnx(self, path: Any, *, dtype: str | None = None) -> None:
+        """Write the model as ONNX: embedding in; label, score and p-value out, threshold and class names inside.
+
+        The embedding is ``"float32"`` or ``"float64"``, as ``dtype`` says; None: as the model was fitted.
+        """
         from openauc.features.onnx import export
 
-        export(self, path)
+        export(self, path, dtype)
 
 
 def _guarantee(acceptance: float, kind: str, n: int, folds: int) -> str:

@@ -55,8 +55,9 @@ def save(classifier: OpenSetClassifier, folder: PathLike) -> None:
     Parameters
     ----------
     classifier
-        Fitted. A head of scikit-learn is written as arrays if it is linear, and then agrees to rounding; the estimator
-        itself, and a ``random_state`` that is no number, are described in the JSON and not brought back.
+        Fitted. A head of scikit-learn is written as arrays if it is linear, alone or in a pipeline after scalers and
+        PCA, and then agrees to rounding. The estimator itself, and a ``random_state`` that is not a number, are
+        described in the JSON and not brought back. ``joblib.dump`` saves a classifier with any head.
     folder
         New, empty, or with a model.
 
@@ -102,28 +103,15 @@ def portable_observer(classifier: OpenSetClassifier) -> Observer:
     ValueError
         If a head or score is one's own, or the head is an estimator that is not linear.
     """
-    head, scores = classifier.observer_.head, classifier.observer_.scores
+    head: Head = classifier.observer_.head
+    scores = classifier.observer_.scores
     if isinstance(head, EstimatorHead):
-        head = _linear(head, classifier.n_features_in_, classifier.dtype_)
+        head = head.as_linear()
     _kind_of(head, HEADS, "head")
     for name, score in scores.items():
         _kind_of(score, _score_kinds(), f"rejector {name!r}")
     _kind_of(classifier.rejector_, REJECTORS, "rejector")
     return Observer(head, scores)
-
-
-def _linear(head: EstimatorHead, width: int, dtype: np.dtype[Any]) -> Head:
-    """The head as weights, compared with what it says itself: not all that have weights use them so."""
-    linear = head.as_linear()
-    probes = np.random.default_rng(0).normal(size=(8, width))
-    expected, found = head.logits(probes), linear.logits(probes)
-    if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max()):
-        raise ValueError(
-            f"a head of the type {type(head.fitted).__name__} cannot be written as arrays, as its logits are not one "
-            "product with its weights; use head='logistic', 'class_mean' or 'mlp'."
-        )
-    linear.weight = linear.weight.astype(dtype)  # as it is multiplied
-    return linear
 
 
 def _kind_of(part: object, kinds: Mapping[str, type[Any]], what: str) -> str:

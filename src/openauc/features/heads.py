@@ -12,15 +12,30 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from scipy.special import softmax
+from sklearn.base import clone, is_classifier
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 Floats = NDArray[np.float64]
 Array = Any
 """A numpy array, or one that records what is done to it."""
+
+
+MOST_LOGITS = 20_000_000
+"""Samples times classes up to which scikit-learn fits the logistic head; above, mini-batches do."""
+BATCH, PASSES, MOMENTUM = 1024, 8, 0.9
+"""Of the fit by mini-batches: rows of a batch, passes over all rows, momentum."""
+LOOKED_AT, DAMPING = 16_384, 0.3
+"""Rows that tell the covariance of the features; share of the mean variance added to it before it is inverted."""
+PLENTY, FASTEST = 400, 8.0
+"""A class of so many samples learns at the rate 1; smaller ones learn faster, at most so much."""
 
 
 class Head:
@@ -42,7 +57,11 @@ class Head:
 
 
 class LogisticHead(Head):
-    """Multinomial logistic regression; ``strength`` is scikit-learn's C."""
+    """Multinomial logistic regression; ``strength`` is scikit-learn's C.
+
+    It is scikit-learn's up to :data:`MOST_LOGITS`. Above, :func:`fit_by_batches` comes close to it in a few passes over
+    X, which may be a memory map, and never holds the logits of all samples.
+    """
 
     grid = (1.0, 0.1, 10.0)
     weight: NDArray[Any]
@@ -50,6 +69,9 @@ class LogisticHead(Head):
 
     def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
         """Weights (C, d) and biases (C,)."""
+        if len(y) * int(y.max() + 1) > MOST_LOGITS:
+            self.weight, self.bias = fit_by_batches(X, y, sample_weight, self.strength)
+            return self
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what a few more iterations move is no decision
             fitted = LogisticRegression(C=self.strength, max_iter=200).fit(X, y, sample_weight)
@@ -118,7 +140,8 @@ class EstimatorHead(Head):
     Parameters
     ----------
     estimator
-        Fitted or not. A fitted one serves as it is on all classes; on folds a clone of it is fitted.
+        Fitted, a ``FrozenEstimator``, or not fitted. A fitted one serves as it is on all classes; on folds, which lack
+        some classes, an unfitted copy of it is fitted.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -126,14 +149,18 @@ class EstimatorHead(Head):
         self.estimator = estimator
 
     def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
-        """Fit a clone."""
-        self.fitted = clone(self.estimator)
-        if sample_weight is not None and not has_fit_parameter(self.fitted, "sample_weight"):
+        """Fit a copy; the weights reach the last step of a pipeline."""
+        self.fitted = _unfitted(self.estimator)
+        prefix, last = "", self.fitted
+        while isinstance(last, Pipeline):
+            name, last = last.steps[-1]
+            prefix += f"{name}__"
+        if sample_weight is not None and not has_fit_parameter(last, "sample_weight"):
             raise TypeError(
-                f"{type(self.fitted).__name__}.fit takes no sample_weight; leave sample_weight and class_weight out, "
-                "or choose another head."
+                f"{type(last).__name__}.fit takes no sample_weight; leave sample_weight and class_weight out, or "
+                "choose another head."
             )
-        self.fitted.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
+        self.fitted.fit(X, y, **({} if sample_weight is None else {f"{prefix}sample_weight": sample_weight}))
         self.order = np.arange(len(self.fitted.classes_))
         return self
 
@@ -146,7 +173,7 @@ class EstimatorHead(Head):
                 "classes, or pass it unfitted."
             )
         place = {str(label): i for i, label in enumerate(theirs.tolist())}
-        self.fitted, self.order = self.estimator, np.array([place[str(label)] for label in classes.tolist()])
+        self.fitted, self.order = _thawed(self.estimator), np.array([place[str(label)] for label in classes.tolist()])
         return self
 
     def logits(self, X: Array) -> Array:
@@ -165,20 +192,79 @@ class EstimatorHead(Head):
         return values[:, self.order]
 
     def as_linear(self) -> LogisticHead:
-        """The same logits as one product with weights, for those estimators whose logits are."""
-        weight, bias = getattr(self.fitted, "coef_", None), getattr(self.fitted, "intercept_", None)
-        pairwise = hasattr(self.fitted, "dual_coef_")  # of support vector machines: weights of pairs of classes
-        linear = hasattr(self.fitted, "decision_function") and not pairwise
-        if weight is None or bias is None or np.ndim(weight) not in (1, 2) or not linear:
-            raise ValueError(
-                f"a head of the type {type(self.fitted).__name__} cannot be written as arrays; use head='logistic', "
-                "'class_mean' or 'mlp', or a linear classifier of scikit-learn."
-            )
+        """The same logits as one product with weights, to rounding.
+
+        Raises
+        ------
+        ValueError
+            If the estimator is not linear, alone or behind the steps in :data:`AFFINE`.
+        """
+        weight, bias = _weights_of(self.fitted)
+        weight, bias = _columns_of(weight, bias, np.result_type(weight, bias))
         head = LogisticHead()
-        weight = np.atleast_2d(weight)  # RidgeClassifier has one row for two classes
-        weight, bias = _columns_of(weight, np.broadcast_to(bias, len(weight)), np.dtype(np.float64))
         head.weight, head.bias = weight[self.order], bias[self.order]
+        # Not every estimator that has weights uses them alone.
+        probes = np.random.default_rng(0).normal(size=(8, weight.shape[1]))
+        expected, found = self.logits(probes), head.logits(probes)
+        if found.shape != expected.shape or not np.allclose(
+            found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max()
+        ):
+            raise _not_arrays(self.fitted)
         return head
+
+
+AFFINE = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA)
+"""Steps before a linear classifier that become a part of its weights."""
+
+
+def _weights_of(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Weights (C, d) and biases (C,) of a linear classifier or a pipeline; (1, d) and (1,) for two classes."""
+    if isinstance(estimator, Pipeline):
+        *before, last = (_thawed(step) for _, step in estimator.steps if step not in (None, "passthrough"))
+        weight, bias = _weights_of(last)
+        for step in reversed(before):
+            if not isinstance(step, AFFINE) or getattr(step, "clip", False):
+                raise _not_arrays(step)
+            # An affine map is known by what it makes of zero and of the unit vectors.
+            shift = np.asarray(step.transform(np.zeros((1, step.n_features_in_))))
+            columns = np.asarray(step.transform(np.eye(step.n_features_in_))) - shift
+            weight, bias = weight @ columns.T, bias + weight @ shift[0]
+        return weight, bias
+    rows, shifts = getattr(estimator, "coef_", None), getattr(estimator, "intercept_", None)
+    pairwise = hasattr(estimator, "dual_coef_")  # of support vector machines: weights of pairs of classes
+    linear = hasattr(estimator, "decision_function") and not pairwise
+    if rows is None or shifts is None or np.ndim(rows) not in (1, 2) or not linear:
+        raise _not_arrays(estimator)
+    rows = np.atleast_2d(rows)  # RidgeClassifier has one row for two classes
+    return rows, np.broadcast_to(shifts, len(rows))
+
+
+def _not_arrays(part: Any) -> ValueError:
+    return ValueError(
+        f"a head with a {type(part).__name__} cannot be written as arrays. joblib.dump(classifier, path) saves any "
+        "head; save and export_onnx need head='logistic', 'class_mean' or 'mlp', or a linear classifier of "
+        f"scikit-learn, alone or in a pipeline after {', '.join(step.__name__ for step in AFFINE)}."
+    )
+
+
+def _thawed(estimator: Any) -> Any:
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
+def _unfitted(estimator: Any) -> Any:
+    """A copy to fit; ``clone`` alone keeps a frozen classifier, which knows classes that a fold must not know."""
+    copy = clone(_thawed(estimator))
+    inside = {
+        name: part.estimator
+        for name, part in copy.get_params().items()
+        if isinstance(part, FrozenEstimator) and is_classifier(part)
+    }
+    if (inside or isinstance(estimator, FrozenEstimator)) and not is_fitted(estimator):
+        raise ValueError(
+            f"the head {type(estimator).__name__} has a frozen classifier but is not fitted itself; pass "
+            "FrozenEstimator(head.fit(X, y)), which stays fitted in a clone too, or a head without a FrozenEstimator."
+        )
+    return copy.set_params(**{name: clone(part) for name, part in inside.items()})
 
 
 HEADS: dict[str, type[Head]] = {"logistic": LogisticHead, "class_mean": ClassMeanHead, "mlp": MLPHead}
@@ -194,6 +280,48 @@ def is_fitted(estimator: Any) -> bool:
     return True
 
 
+def fit_by_batches(
+    X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None, strength: float
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""Weights (C, d) and biases (C,) that nearly minimise :math:`s \sum_i w_i \ell_i + \lVert W \rVert^2 / 2`.
+
+    Stochastic gradient descent with Nesterov's momentum, whose rate falls to 0 along a cosine. Gradients are multiplied
+    by the inverse covariance of the features, so that wide and narrow directions are learned at one pace. Features are
+    centred, which moves the biases alone, and these are free.
+    """
+    n, width = X.shape
+    dtype, rng = X.dtype.type, np.random.default_rng(0)
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    counts = np.bincount(y)
+    some = np.asarray(X[np.sort(rng.permutation(n)[:LOOKED_AT])])
+    centre = some.mean(0)
+    covariance = np.atleast_2d(np.cov(some, rowvar=False))
+    damping = max(DAMPING * np.trace(covariance) / width, np.finfo(np.float32).tiny)
+    # The last column is the bias.
+    pace = np.eye(width + 1, dtype=dtype)
+    pace[:-1, :-1] = np.linalg.inv(covariance + damping * np.eye(width))
+    penalty = np.full(width + 1, (2 if len(counts) == 2 else 1) / (strength * weight.sum()), dtype)
+    penalty[-1] = 0  # and for two classes scikit-learn penalises the difference of their weights
+    rates = np.clip(PLENTY / counts, 1.0, FASTEST)[:, None].astype(dtype)
+    W = np.zeros((len(counts), width + 1), dtype)
+    W[:, -1] = np.log(np.bincount(y, weight) / weight.sum())
+    velocity = np.zeros_like(W)
+    steps = -(-n // BATCH)
+    for step in range(PASSES * steps):
+        if step % steps == 0:
+            batches = np.array_split(rng.permutation(n), steps)
+        rows = np.sort(batches[step % steps])  # a memory map is read forwards
+        x = np.ones((len(rows), width + 1), dtype)
+        x[:, :-1] = X[rows] - centre
+        error = softmax(x @ W.T, axis=1)
+        error[np.arange(len(rows)), y[rows]] -= 1
+        error *= (weight[rows, None] / (weight.mean() * len(rows))).astype(dtype)
+        gradient = rates * ((error.T @ x + penalty * W) @ pace)
+        velocity = dtype(MOMENTUM) * velocity + gradient
+        W -= dtype((1 + np.cos(np.pi * step / (PASSES * steps))) / 2) * (gradient + dtype(MOMENTUM) * velocity)
+    return np.ascontiguousarray(W[:, :-1]), W[:, -1] - W[:, :-1] @ centre
+
+
 def _columns_of(weight: Any, bias: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """One column of logits per class; scikit-learn has one for two classes."""
     if len(weight) == 1:
@@ -202,8 +330,10 @@ def _columns_of(weight: Any, bias: Any, dtype: np.dtype[Any]) -> tuple[NDArray[A
 
 
 def affine(X: Array, weight: NDArray[Any], bias: NDArray[Any]) -> Array:
-    """``X @ weight.T + bias`` in float64, multiplied in the precision of X."""
+    """``X @ weight.T + bias`` in float64, multiplied in the precision of X or of the weights, whichever is wider."""
     xp = X.__array_namespace__()
+    if weight.dtype == np.float64:
+        X = xp.astype(X, xp.float64, copy=False)
     product = xp.matmul(X, xp.astype(xp.asarray(np.ascontiguousarray(weight.T)), X.dtype))
     return xp.astype(product, xp.float64) + xp.asarray(bias.astype(np.float64))
 

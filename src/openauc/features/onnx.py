@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from openauc._files import PathLike, atomic_write
+from openauc._validation import check_choice
 from openauc.features.estimator import OpenSetClassifier
-from openauc.features.files import encode_float, portable_observer
+from openauc.features.files import DTYPES, encode_float, portable_observer
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -26,10 +27,11 @@ MOST_BYTES = 2**31 - 1
 """Of a protobuf message, and so of an ONNX file."""
 
 
-def export(classifier: OpenSetClassifier, path: PathLike) -> None:
+def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = None) -> None:
     """Write a fitted classifier as an ONNX file, all or nothing.
 
-    The input ``embedding`` (N, d) has the type the classifier was fitted on, float32 or float64. The outputs, (N,)
+    The input ``embedding`` (N, d) has the type ``dtype``, "float32" or "float64"; None stands for the one the
+    classifier was fitted on, in which the network computes whatever it is given, as ``predict`` does. The outputs, (N,)
     each, are ``label``, the name of a class or the unknown label; ``class``, the class whether rejected or not;
     ``score``, the open-set score; and ``p_value``. Labels are strings, or int64 where classes are numbers; None as
     unknown label becomes "unknown". An embedding that is not finite is unknown, with p-value 0. Thresholds, classes,
@@ -44,7 +46,9 @@ def export(classifier: OpenSetClassifier, path: PathLike) -> None:
         place in ONNX, or it would be larger than ONNX allows.
     """
     check_is_fitted(classifier)
-    model = build(classifier)
+    if dtype is not None:
+        check_choice("dtype", dtype, DTYPES)
+    model = build(classifier, dtype)
     if model.ByteSize() > MOST_BYTES:
         raise ValueError(
             f"cannot write {path}: the network takes {model.ByteSize() / 1e9:.1f} GB, and ONNX allows 2; use "
@@ -54,7 +58,7 @@ def export(classifier: OpenSetClassifier, path: PathLike) -> None:
         file.write(model.SerializeToString())
 
 
-def build(classifier: OpenSetClassifier) -> ModelProto:
+def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto:
     """The network that :func:`export` writes."""
     try:
         import ndonnx as ndx
@@ -63,11 +67,11 @@ def build(classifier: OpenSetClassifier) -> ModelProto:
             raise
         raise ImportError("export_onnx needs ndonnx: pip install 'openauc[onnx]'.") from None
     classes, unknown = _labels(classifier)
-    dtype = ndx.float32 if classifier.dtype_ == np.float32 else ndx.float64
-    embedding = ndx.argument(shape=("N", classifier.n_features_in_), dtype=dtype)
+    fitted = classifier.dtype_.name
+    embedding = ndx.argument(shape=("N", classifier.n_features_in_), dtype=getattr(ndx, dtype or fitted))
     traced = copy.copy(classifier)
     traced.observer_ = portable_observer(classifier)
-    score, logits = traced._observe(embedding)
+    score, logits = traced._observe(ndx.astype(embedding, getattr(ndx, fitted)))
     predicted = ndx.argmax(logits, axis=1)
     answer = ndx.take(ndx.asarray(classes), predicted, axis=0)
     threshold = ndx.take(ndx.asarray(classifier.thresholds_), predicted, axis=0)
