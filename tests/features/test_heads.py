@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -279,6 +279,19 @@ def test_a_head_with_a_frozen_classifier_must_be_fitted(estimator):
         ValueError, match=r"a frozen classifier but is not fitted itself; pass FrozenEstimator\(head\.f"
     ):
         EstimatorHead(clone(estimator)).fit(*blobs(3))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("estimator", [GaussianNB(), GridSearchCV(LINEAR, {"C": [1, 2]}), make_pipeline(*STEPS[0])])
+def test_a_head_that_was_fitted_on_a_table_takes_arrays(estimator):
+    pandas = pytest.importorskip("pandas")
+    X, y = blobs(3)
+    fitted = clone(estimator).fit(pandas.DataFrame(X, columns=list("abcdef")), y)
+    head = EstimatorHead(fitted).adopt(np.arange(3))
+    logits = head.logits(X)
+    np.testing.assert_array_equal(logits.argmax(1), clone(estimator).fit(X, y).predict(X))
+    if not isinstance(estimator, GaussianNB):
+        np.testing.assert_allclose(head.as_linear().logits(X), logits)
 
 
 def test_a_frozen_head_survives_a_clone_and_another_is_fitted_anew():

@@ -8,6 +8,7 @@ arrays, and ``logits`` uses the array API alone, so that it can be saved and exp
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -179,11 +180,11 @@ class EstimatorHead(Head):
     def logits(self, X: Array) -> Array:
         """Of the fitted estimator, columns in the order of the classes."""
         if hasattr(self.fitted, "decision_function"):
-            values = np.asarray(self.fitted.decision_function(X), np.float64)
+            values = np.asarray(_without_names(self.fitted.decision_function, X), np.float64)
             if values.ndim == 1:
                 values = np.stack([-values / 2, values / 2], 1)
         else:
-            values = np.log(np.maximum(np.asarray(self.fitted.predict_proba(X), np.float64), 1e-30))
+            values = np.log(np.maximum(np.asarray(_without_names(self.fitted.predict_proba, X), np.float64), 1e-30))
         if values.shape[1] != len(self.order):
             raise ValueError(
                 f"{type(self.fitted).__name__} gives {values.shape[1]} decision values for {len(self.order)} classes; "
@@ -219,6 +220,7 @@ AFFINE = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA)
 
 def _weights_of(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Weights (C, d) and biases (C,) of a linear classifier or a pipeline; (1, d) and (1,) for two classes."""
+    estimator = getattr(estimator, "best_estimator_", estimator)  # of a search
     if isinstance(estimator, Pipeline):
         *before, last = (_thawed(step) for _, step in estimator.steps if step not in (None, "passthrough"))
         weight, bias = _weights_of(last)
@@ -226,8 +228,8 @@ def _weights_of(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             if not isinstance(step, AFFINE) or getattr(step, "clip", False):
                 raise _not_arrays(step)
             # An affine map is known by what it makes of zero and of the unit vectors.
-            shift = np.asarray(step.transform(np.zeros((1, step.n_features_in_))))
-            columns = np.asarray(step.transform(np.eye(step.n_features_in_))) - shift
+            shift = np.asarray(_without_names(step.transform, np.zeros((1, step.n_features_in_))))
+            columns = np.asarray(_without_names(step.transform, np.eye(step.n_features_in_))) - shift
             weight, bias = weight @ columns.T, bias + weight @ shift[0]
         return weight, bias
     rows, shifts = getattr(estimator, "coef_", None), getattr(estimator, "intercept_", None)
@@ -243,8 +245,15 @@ def _not_arrays(part: Any) -> ValueError:
     return ValueError(
         f"a head with a {type(part).__name__} cannot be written as arrays. joblib.dump(classifier, path) saves any "
         "head; save and export_onnx need head='logistic', 'class_mean' or 'mlp', or a linear classifier of "
-        f"scikit-learn, alone or in a pipeline after {', '.join(step.__name__ for step in AFFINE)}."
+        f"scikit-learn, alone or in a pipeline after any of {', '.join(step.__name__ for step in AFFINE)}."
     )
+
+
+def _without_names(method: Callable[[Any], Any], X: Array) -> Any:
+    """``method(X)``; an estimator that was fitted on a table would warn that arrays have no names of columns."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return method(X)
 
 
 def _thawed(estimator: Any) -> Any:
@@ -295,7 +304,8 @@ def fit_by_batches(
     counts = np.bincount(y)
     some = np.asarray(X[np.sort(rng.permutation(n)[:LOOKED_AT])])
     centre = some.mean(0)
-    covariance = np.atleast_2d(np.cov(some, rowvar=False))
+    some -= centre
+    covariance = some.T @ some / len(some)
     damping = max(DAMPING * np.trace(covariance) / width, np.finfo(np.float32).tiny)
     # The last column is the bias.
     pace = np.eye(width + 1, dtype=dtype)
