@@ -179,6 +179,8 @@ def test_none_is_exported_as_a_name_and_what_is_not_finite_is_that(tmp_path):
     broken = run(tmp_path / "model.onnx", X)
     assert broken["label"][1:].tolist() == ["unknown"] * 3
     assert broken["p_value"][1:].max() < 0.02
+    assert np.isnan(broken["score"][[1, 3]]).all()
+    assert broken["p_value"][[1, 3]].tolist() == [0.0, 0.0]
 
 
 def test_what_is_loaded_is_exported_alike(tmp_path):
