@@ -29,6 +29,8 @@ class Score:
     """Whether ``fit`` must see training samples before the first call."""
     looks_at: ClassVar[Literal["logits", "features", "both"]] = "both"
     """What a call depends on."""
+    centred: ClassVar[bool] = True
+    """Whether a classifier of embeddings may shift the features so that their mean is zero."""
     formula: ClassVar[str] = ""
     """In plain text: z logits, p probabilities, x features."""
     source: ClassVar[str] = ""

@@ -6,11 +6,9 @@ acceptance asked for. What that promises for a new known sample depends on where
 
 * **split**: from samples the model was not fitted on. The new sample is accepted with probability at least
   :math:`1 - \alpha`, in finite samples, whatever the distribution; ties only make it more.
-* **cross**: each score from a model fitted without that sample (K folds), no sample is lost. If the new sample were
-  scored by the K fold models too, it would be accepted with probability at least
-  :math:`1 - 2\alpha - (1 - K/n)/(K + 1)` (CV+; Barber et al., 2021). It is scored by the model fitted on all samples,
-  so this is a bound under the assumption that the full model scores a new sample like the fold models do; in
-  practice the acceptance is close to :math:`1 - \alpha`, a little above, as the full model knows more.
+* **cross**: each score from a model fitted without that sample and its copies, so no sample is lost. The new sample is
+  scored by the model fitted on all samples, which knows a little more; calibration scores are corrected for that. The
+  acceptance is then about :math:`1 - \alpha`, and there is no lower bound.
 
 Both are averages over samples (and over calibration sets). Per class they hold for the samples of each predicted class
 that has at least :math:`1/\alpha - 1` calibration samples; smaller ones share what all samples say.
@@ -79,7 +77,8 @@ class Calibration:
             low = xp.where(below, middle + 1, low)
             high = xp.where(open_ & ~below, middle, high)
         size = xp.astype(end - xp.take(xp.asarray(self.offsets[:-1]), group, axis=0), xp.float64)
-        return (1.0 + xp.astype(end - low, xp.float64)) / (1.0 + size)
+        found = (1.0 + xp.astype(end - low, xp.float64)) / (1.0 + size)
+        return xp.where(score == score, found, xp.zeros_like(found))  # what is not a number is not known
 
     def thresholds(self, acceptance: float) -> tuple[Floats, int]:
         """(C,) threshold of each predicted class; and how many samples a group needs, 0 if all have them.

@@ -21,10 +21,12 @@ from openauc.features._arrays import (
 )
 from openauc.features.base import Floats, Real, Score
 
-REFERENCES = 1024
-"""Training samples that a new one is compared with, at most."""
+REFERENCES, PER_CLASS = 1024, 8
+"""Training samples that a new one is compared with, at most; more only where classes would have fewer than that."""
 SHRINKAGE = 0.01
-"""Share of the mean eigenvalue in a covariance."""
+"""Smallest share of the mean eigenvalue in a covariance."""
+SPREAD_ROWS = 5.0
+"""Rows that the spread of all classes counts for in the spread of one class."""
 ROUNDING = 1e-12
 """The mean of equal numbers differs from them by less than this share."""
 
@@ -97,6 +99,47 @@ class FiftiethNeighbour(NearestNeighbour):
     k = 50
 
 
+class Distance(Score):
+    r"""Distance to the nearest training sample over its class's spread, :math:`\min_i \lVert x - x_i \rVert / s_i`.
+
+    The spread is the root mean square distance of a class's samples from their mean, shrunk toward that of all classes.
+    Unlike a cosine, the distance grows without bound as a sample moves away from everything.
+
+    >>> x = np.array([[0.0, 1.0], [0.0, -1.0], [9.0, 1.0], [9.0, -1.0]])
+    >>> score = Distance().fit(x, x, np.array([0, 0, 1, 1]))  # each spread is the root of 2
+    >>> score(np.array([[0.0, 3.0], [9.0, 1.0]]), x[:2]).round(4).tolist()
+    [1.4142, 0.0]
+    """
+
+    fits = True
+    looks_at = "features"
+    formula = "||x - nearest training sample|| / spread of its class"
+    references: Real
+    spread: Floats
+
+    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the references, (r, d), and for each the spread of its class."""
+        _, x = ready(features)
+        rows = draw_references(y)
+        self.references, self.spread = x[rows], class_spreads(x, y)[rows]
+        return self
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; logits are not looked at."""
+        scores: Floats = by_rows(self._distance, features, len(self.references))
+        return scores
+
+    def _distance(self, rows: Array) -> Array:
+        xp, x = ready(rows)
+        references, spread = like(x, self.references), xp.asarray(self.spread)
+        cross = xp.astype(xp.matmul(x, xp.matrix_transpose(references)), xp.float64)
+        squares = squared_lengths(x) - 2 * cross + xp.matrix_transpose(squared_lengths(references))
+        nearest = xp.argmin(squares / spread**2, axis=1)
+        # Once more without the terms that cancel for near samples.
+        _, difference = wide(x - xp.take(references, nearest, axis=0))
+        return lengths(difference)[:, 0] / xp.take(spread, nearest, axis=0)
+
+
 class ClassMean(Score):
     r"""Distance to the nearest class mean, :math:`\min_c \lVert x - \mu_c \rVert`.
 
@@ -133,9 +176,9 @@ class ClassMean(Score):
 class Mahalanobis(Score):
     r"""Squared distance to the nearest class mean in the metric of the shared covariance, :math:`\min_c d_c^2`.
 
-    The covariance S of the deviations from the class means is shrunk by a hundredth,
-    :math:`0.99\,S + 0.01\,\bar\lambda I` with its mean eigenvalue :math:`\bar\lambda`, so that constant features and
-    fewer samples than dimensions do no harm.
+    The covariance S of the deviations from the class means is shrunk, :math:`(1 - s)\,S + s\,\bar\lambda I` with its
+    mean eigenvalue :math:`\bar\lambda`. The share s is the one of Chen et al. (2010, oracle approximating shrinkage)
+    and at least 0.01, so that constant features do no harm and distances do not depend on the number of samples.
 
     >>> x = np.array([[0.0], [2.0], [10.0], [12.0]])
     >>> score = Mahalanobis().fit(x, x, np.array([0, 0, 1, 1]))
@@ -159,7 +202,7 @@ class Mahalanobis(Score):
         self.mean = mean_of(x)
         centred = x - self.mean
         means, members = class_means(centred, y)
-        self.root = inverse_root(centred - means[members], x)
+        self.root = inverse_root(centred - means[members], x, len(x) - len(means))
         self.centres = means @ self.root
         return self
 
@@ -209,7 +252,7 @@ class RelativeMahalanobis(Mahalanobis):
         """As for the Mahalanobis distance, and an inverse root of the covariance of all samples together."""
         super().fit(features, logits, y)
         x = self._prepared(features)
-        self.whole_root = inverse_root(x - self.mean, x)
+        self.whole_root = inverse_root(x - self.mean, x, len(x) - 1)
         return self
 
     def _distance(self, rows: Array) -> Array:
@@ -224,7 +267,7 @@ class RelativeMahalanobisPlusPlus(RelativeMahalanobis):
     >>> x = np.array([[1.0, 0.0], [0.0, 3.0]])
     >>> score = RelativeMahalanobisPlusPlus().fit(x, x, np.array([0, 1]))
     >>> score(np.array([[5.0, 0.0]]), x[:1]).round(3).tolist()
-    [-1.005]
+    [-2.0]
     """
 
     formula = "relative_mahalanobis of x / ||x||"
@@ -240,6 +283,7 @@ class Norm(Score):
     """
 
     looks_at = "features"
+    centred = False
     formula = "-||x||"
     source = "Dhamija et al. (2018), Park et al. (2023)"
 
@@ -251,14 +295,26 @@ class Norm(Score):
 
 
 def draw_references(y: ArrayLike) -> NDArray[np.intp]:
-    """Ascending rows of at most ``REFERENCES`` samples; of each class the same number, as far as it has them."""
+    """Ascending rows of the samples to compare with; of each class the same number, as far as it has them."""
     drawn = np.random.default_rng(0).permutation(np.asarray(y).size)
     labels = np.asarray(y)[drawn]
     by_class = np.argsort(labels, kind="stable")
     _, first = np.unique(labels[by_class], return_index=True)
     turn = np.empty(len(labels), np.intp)  # of its class, when a sample is drawn
     turn[by_class] = np.arange(len(labels)) - np.repeat(first, np.diff(first, append=len(labels)))
-    return np.sort(drawn[np.argsort(turn, kind="stable")[:REFERENCES]])
+    return np.sort(drawn[np.argsort(turn, kind="stable")[: max(REFERENCES, PER_CLASS * len(first))]])
+
+
+def class_spreads(x: Real, y: ArrayLike) -> Floats:
+    """(n,) for each sample the root mean square distance of its class's samples from their mean, shrunk."""
+    means, members = class_means(x, y)
+    size = np.bincount(members)
+    squares = np.bincount(members, squared_lengths(x - means[members])[:, 0])
+    free = len(members) - len(size)
+    level = squares.sum() / free if free and squares.sum() > 0 else float(squared_lengths(x - mean_of(x)).mean())
+    variance = (squares + SPREAD_ROWS * level) / (size - 1 + SPREAD_ROWS)
+    spreads: Floats = np.sqrt(np.where(variance > 0, variance, 1.0))[members]
+    return spreads
 
 
 def mean_of(x: Real) -> Real:
@@ -273,19 +329,34 @@ def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
     return np.stack([mean_of(x[members == label]) for label in range(len(labels))]), members
 
 
-def inverse_root(deviations: Real, x: Real) -> Real:
+def inverse_root(deviations: Real, x: Real, freedom: int) -> Real:
     """(d, d) matrix M with M M' the inverse of the shrunk covariance; the identity where nothing varies.
 
-    ``x`` are the features themselves: what is small beside them is rounding, not variation.
+    ``x`` are the features themselves: what is small beside them is rounding, not variation. ``freedom`` is the number
+    of samples less that of the means they deviate from.
     """
     covariance = (deviations.T @ deviations).astype(np.float64) / len(deviations)
     level = np.trace(covariance) / len(covariance)
     identity = np.eye(len(covariance))
     if level <= ROUNDING**2 * np.mean(np.square(x), dtype=np.float64):
         return identity.astype(x.dtype)
-    factor = np.linalg.cholesky((1 - SHRINKAGE) * covariance + SHRINKAGE * level * identity)
+    share = max(SHRINKAGE, oracle_shrinkage(covariance, max(freedom, 1)))
+    factor = np.linalg.cholesky((1 - share) * covariance + share * level * identity)
     root: Real = np.linalg.inv(factor).T.astype(x.dtype, order="C")
     return root
+
+
+def oracle_shrinkage(covariance: Floats, freedom: int) -> float:
+    """Share of the mean eigenvalue in a covariance of so many free samples (Chen et al., 2010).
+
+    >>> oracle_shrinkage(np.eye(3), 10), round(oracle_shrinkage(np.diag([4.0, 1.0, 1.0]), 10), 4)
+    (1.0, 0.6774)
+    """
+    d = len(covariance)
+    squares, square = float((covariance**2).sum()), float(np.trace(covariance)) ** 2
+    excess = (freedom + 1 - 2 / d) * (squares - square / d)
+    wanted = (1 - 2 / d) * squares + square
+    return min(1.0, wanted / excess) if excess > 0 else 1.0
 
 
 def squared_distances(x: Array, centres: Real) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +13,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from openauc._validation import UNKNOWN, check_choice, check_fraction
 from openauc.features.base import RULES
 from openauc.features.conformal import Calibration, benjamini_hochberg
-from openauc.features.evidence import KINDS, name_of
+from openauc.features.evidence import KINDS, below, name_of
 from openauc.features.fitting import Fitted, Fitting
-from openauc.features.heads import HEADS, Array, Floats
+from openauc.features.heads import HEADS, Array, Floats, is_fitted
+from openauc.features.scaling import SCALINGS
 from openauc.features.scores import SCORES
 from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
 from openauc.predictions import Predictions
@@ -31,6 +39,8 @@ CHUNK = 4096
 SPLIT_SHARE = 0.2
 THRESHOLDS = ("acceptance", "youden", "cost")
 CALIBRATIONS = ("cross", "split")
+NEIGHBOURS_MATTER = 0.02
+"""Share of accepted rows, or OpenAUC, that near neighbours may be worth before that is said."""
 
 
 class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,8 +54,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     head
-        ``"logistic"``, ``"class_mean"``, ``"mlp"``, or a classifier of scikit-learn. One that is fitted already serves
-        as it is, and X must be what it was fitted on, or data like it.
+        ``"logistic"``, ``"class_mean"``, ``"mlp"``, or a classifier or pipeline of scikit-learn. One that is fitted
+        already serves as it is, and X must be what it was fitted on, or data like it; folds, which lack some classes,
+        fit unfitted copies of it. ``clone``, and so ``GridSearchCV`` and ``cross_val_score``, fit it anew unless it is
+        a ``sklearn.frozen.FrozenEstimator``.
     rejector
         ``"learned"``, ``"average"`` (standardised mean of three scores, nothing learned), ``"selected"`` (the score
         that is best on held-out classes), the name of a score in ``SCORES``, a ``Score``, or a function of features and
@@ -62,7 +74,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :class:`~openauc.Costs`, or its fields, for ``threshold="cost"``.
     calibration
         ``"cross"``: thresholds and p-values from cross-fitted scores of all samples; ``"split"``: from a fifth of the
-        samples, which nothing else sees, and the promise is exact. :meth:`calibrate` takes other samples.
+        samples, which nothing else sees, and the promise is exact. With more than 20,000 samples a few thousand are
+        always set aside so. :meth:`calibrate` takes other samples.
     max_ofpr
         Aim at the left part of the OSCR curve: OpenAUC up to this share of accepted unknown samples.
     folds
@@ -73,9 +86,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What :meth:`predict` answers for unknown samples, and the label of outliers in y. Among names the default is
         ``"unknown"``.
     seen_by_encoder
-        Whether the encoder was trained on these samples and labels: then held-out classes are no news to it, they
+        Whether the encoder was trained on these samples and labels: then held-out classes are not new to it, they
         mislead, and the largest logit rejects in place of a learned rejector. ``"auto"`` looks for the signs, and
         warns.
+    scaling
+        ``"embedding"``: all features are divided by one number; ``"columns"``: each by its own, as columns of a table
+        need it; ``"auto"``: columns if there are fewer than 32 features, or one varies 100 times more than the median
+        one. Features are centred always. An estimator as head sees them as they are.
     random_state
         Seed of the folds.
     n_jobs
@@ -92,7 +109,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     thresholds_
         (C,) threshold for each predicted class; a sample is unknown when its score is above it.
     guarantee_
-        What the threshold promises, in a sentence.
+        What the threshold promises, in a sentence; ``guarantee_details_`` has the rest.
     unknown_label_
         The answer for unknown samples.
 
@@ -122,6 +139,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: Any = None,
         unknown_label: Any = UNKNOWN,
         seen_by_encoder: bool | str = "auto",
+        scaling: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -138,6 +156,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.class_weight = class_weight
         self.unknown_label = unknown_label
         self.seen_by_encoder = seen_by_encoder
+        self.scaling = scaling
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -163,18 +182,24 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Weight of each; reaches head and rejector, while calibration counts samples.
         groups
             Group of each; rows of one group belong together (copies, frames of one video, texts of one author) and
-            are never on both sides of a split.
+            are never on both sides of a split. Equal rows and near-copies are found and kept together anyway.
         """
         self._check_parameters()
-        _refuse_repeated_names(X)
+        _check_table(X)
         features, y = validate_data(self, X, y, dtype=[np.float32, np.float64], ensure_min_samples=2)
+        if not isinstance(self.head, str) and is_fitted(self.head):
+            _check_feature_names(self.head, X, reset=False)
         labels, outlier = self._read_labels(y)
         weight = self._weights(features, labels, outlier, sample_weight)
+        code = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
+        if code is not None and len(code) != len(labels):
+            raise ValueError(f"groups has {len(code)} entries but X has {len(labels)}; pass one group per row.")
         if weight is not None and (weight == 0).any():
             kept = weight > 0
             features, labels, outlier, weight = features[kept], labels[kept], outlier[kept], weight[kept]
-        self.classes_, code = np.unique(labels[~outlier], return_inverse=True)
-        self._check_classes(code)
+            code = None if code is None else code[kept]
+        self.classes_, known = np.unique(labels[~outlier], return_inverse=True)
+        self._check_classes(known)
         empty = np.flatnonzero(~features.any(axis=1))
         if len(empty):
             warnings.warn(
@@ -182,38 +207,34 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "Drop them, or encode them again.",
                 stacklevel=2,
             )
-        known_weight = None if weight is None else weight[~outlier]
-        self._fit(features[~outlier], code.astype(np.int64), known_weight, features[outlier])
-        return self
-
-    def _fit(self, X: NDArray[Any], y: Rows, weight: Floats | None, outliers: NDArray[Any]) -> None:
-        rng = check_random_state(self.random_state)
-        kept = np.ones(len(y), bool)
-        if self.calibration == "split":
-            kept = ~_set_aside(y, rng)
+        numbers = np.full(len(labels), UNKNOWN, np.int64)
+        numbers[~outlier] = known
         fitted = Fitting(
-            X[kept],
-            y[kept],
-            None if weight is None else weight[kept],
-            outliers,
+            features,
+            numbers,
+            weight,
+            code,
             self.classes_,
+            aside=SPLIT_SHARE if self.calibration == "split" else 0.0,
             head=self.head,
             rejector=self.rejector,
             max_ofpr=self.max_ofpr,
             folds=self.folds,
             seen_by_encoder=self.seen_by_encoder,
-            rng=rng,
+            scaling=self.scaling,
+            rng=check_random_state(self.random_state),
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         ).run()
-        self._take(fitted, X.dtype)
-        if self.calibration == "split":
-            self._take_calibration(*self._decide(X[~kept], checked=True), "split")
-        else:
-            self._take_calibration(*fitted.calibration, "cross")
+        self._take(fitted, features.dtype)
+        self._take_calibration(
+            fitted.calibration.score, fitted.calibration.predicted, "split" if fitted.exact else "cross"
+        )
+        self._weigh_neighbours(fitted)
+        return self
 
     def _take(self, fitted: Fitted, dtype: np.dtype[Any]) -> None:
-        self.dtype_, self.scale_ = dtype, fitted.scale
+        self.dtype_ = dtype
         self.observer_, self.evidence_scale_, self.rejector_ = fitted.observer, fitted.evidence_scale, fitted.rejector
         self.report_ = fitted.report
         self.held_out_scores_, self.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
@@ -222,6 +243,32 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             folds = fitted.held_out.folds
             kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in folds]
             self.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
+
+    def _weigh_neighbours(self, fitted: Fitted) -> None:
+        """Say what acceptance and forecast would be if rows that are alike will not come again, where that matters."""
+        if fitted.alike is None:
+            return
+        score, predicted, _ = fitted.alike
+        accepted = float((score <= self.thresholds_[predicted]).mean())
+        told = fitted.calibration
+        usual = float((told.score <= self.thresholds_[told.predicted]).mean())
+        changes = [f"{usual:.3f} of new known rows are accepted, without them {accepted:.3f}"]
+        far = usual - accepted > NEIGHBOURS_MATTER
+        unknown, expected = self.held_out_scores_[self.held_out_kinds_ < 0], self.report_.expected
+        if expected is not None and self.max_ofpr is None:
+            with_, without = (_openauc(s[p == y], len(y), unknown) for s, p, y in (told, fitted.alike))
+            changes.append(
+                f"OpenAUC is about {expected.openauc:.3f}, without them {expected.openauc + without - with_:.3f}"
+            )
+            far |= with_ - without > NEIGHBOURS_MATTER
+        if far:
+            sentence = (
+                "Many rows have a neighbour of their class that is very like them, perhaps an edited copy. "
+                f"If such neighbours come again, {'; '.join(changes)}. If they will not, pass groups= (rows that belong "
+                "together share a group), or calibrate(X, y) with new rows."
+            )
+            self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
+            warnings.warn(sentence, stacklevel=3)
 
     def _check_parameters(self) -> None:
         if isinstance(self.head, str):
@@ -238,16 +285,20 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif name_of(self.rejector) in (*RULES, *KINDS):
             raise ValueError(f"the rejector has the name of one of ours, {name_of(self.rejector)!r}; rename it.")
         check_choice("calibration", self.calibration, CALIBRATIONS)
+        check_choice("scaling", self.scaling, SCALINGS)
         if self.seen_by_encoder not in (True, False, "auto"):
             raise ValueError(f"seen_by_encoder is {self.seen_by_encoder!r}; expected True, False or 'auto'.")
         if self.max_ofpr is not None:
             check_fraction("max_ofpr", self.max_ofpr)
         if self.folds < 2:
             raise ValueError(f"folds is {self.folds!r}; expected at least 2.")
-        if isinstance(self.costs, Mapping):
-            for name in self.costs:
-                check_choice("a key of costs", name, Costs.__dataclass_fields__)
+        self._check_costs(self.costs)
         self._check_threshold(self.threshold, self.acceptance)
+
+    @staticmethod
+    def _check_costs(costs: Any) -> None:
+        for name in costs if isinstance(costs, Mapping) else ():
+            check_choice("a key of costs", name, Costs.__dataclass_fields__)
 
     @staticmethod
     def _check_threshold(threshold: str | float, acceptance: float) -> None:
@@ -261,7 +312,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Labels, and which rows are outliers; decides ``unknown_label_``."""
         given: NDArray[Any] = column_or_1d(y)
-        missing = np.array([label is None for label in given.tolist()], bool)
+        missing = np.array([_is_missing(label) for label in given.tolist()], bool)
         present = given[~missing]
         names = present.dtype.kind in "US" or (len(present) > 0 and isinstance(present[0], str | bytes))
         if missing.any() and not (names and self.unknown_label is None):
@@ -312,7 +363,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Class of each sample, or ``unknown_label_`` where its score is above the threshold of the class."""
         score, predicted = self._decide(X)
         unknown = np.array(self.unknown_label_, object if self.unknown_label_ is None else None)
-        return np.where(score > self.thresholds_[predicted], unknown, self.classes_[predicted])
+        # What is not a number is below no threshold, so it is unknown.
+        return np.where(score <= self.thresholds_[predicted], self.classes_[predicted], unknown)
 
     def classify(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each sample, whether it would be rejected or not."""
@@ -358,23 +410,37 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         place = {label: index for index, label in enumerate(self.classes_.tolist())}
         return np.array([place.get(label, UNKNOWN) for label in column_or_1d(y).tolist()], np.int64)
 
-    def _decide(self, X: ArrayLike, *, checked: bool = False) -> tuple[Floats, Rows]:
+    def _decide(self, X: ArrayLike) -> tuple[Floats, Rows]:
         """Score and index of the class of each sample."""
-        observed = self._observed(X, checked=checked)
-        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in observed), strict=True)
+        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._observed(X)), strict=True)
         return np.concatenate(scores), np.concatenate(predicted)
 
-    def _observed(self, X: ArrayLike, *, checked: bool = False) -> Iterator[tuple[Floats, Floats]]:
-        """Scores and logits, a chunk of samples at a time; those of fit are checked already."""
+    def _by_name(self, X: Any) -> Any:
+        """A table with the columns of fit, in their order; anything else as it is."""
+        wanted, columns = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
+        if wanted is None or columns is None:
+            return X
+        missing = [name for name in wanted.tolist() if name not in set(columns)]
+        if missing:
+            raise ValueError(
+                f"X lacks {len(missing)} of the {len(wanted)} columns the model was fitted on, the first is "
+                f"{missing[0]!r}; add them, or fit without them."
+            )
+        _check_table(X[wanted.tolist()])
+        return X[wanted.tolist()]
+
+    def _observed(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
+        """Scores and logits, a chunk of samples at a time."""
         check_is_fitted(self)
-        features = np.asarray(X if checked else validate_data(self, X, reset=False, dtype=[self.dtype_]))
+        features = np.asarray(validate_data(self, self._by_name(X), reset=False, dtype=[self.dtype_]))
         for start in range(0, len(features), CHUNK):
             yield self._observe(features[start : start + CHUNK])
 
     def _observe(self, X: Array) -> tuple[Array, Array]:
         """Scores and logits, in the array API."""
-        raw, logits = self.observer_(X * self.scale_)
-        return self.rejector_(self.evidence_scale_(raw)), logits
+        raw, logits = self.observer_(X)
+        predicted = logits.__array_namespace__().argmax(logits, axis=1)
+        return self.rejector_(self.evidence_scale_(raw, predicted)), logits
 
     # Deciding
 
@@ -394,10 +460,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             chosen["threshold"] = "acceptance"
         values = {name: getattr(self, name) if value is None else value for name, value in chosen.items()}
         self._check_threshold(values["threshold"], values["acceptance"])
+        self._check_costs(values["costs"])
         before = {name: getattr(self, name) for name in values}
         try:
             self.set_params(**values)._set_thresholds()
-        except ValueError:
+        except (ValueError, TypeError):
             self.set_params(**before)._set_thresholds()
             raise
         return self
@@ -430,9 +497,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.calibration_ = Calibration.of(
             self.calibration_scores_, self.calibration_classes_, n_classes, fewest=fewest
         )
+        self.guarantee_details_ = ""
         if self.threshold == "acceptance":
             self.thresholds_, missing = self.calibration_.thresholds(self.acceptance)
-            self.guarantee_ = _guarantee(self.acceptance, self.calibration_kind_, n, self.folds)
+            self.guarantee_, self.guarantee_details_ = _guarantee(self.acceptance, self.calibration_kind_, n)
             if missing:
                 self.guarantee_ = f"none: {n} calibration samples, {missing} are needed; nothing is rejected"
                 warnings.warn(
@@ -442,10 +510,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             elif fewest is not None:
                 small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
-                self.guarantee_ += "; for the samples of each predicted class"
+                self.guarantee_details_ += " It holds for the rows of each predicted class"
                 if small:
                     shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-                    self.guarantee_ += f" but {shown}, with fewer than {fewest} calibration samples, which share one"
+                    self.guarantee_details_ += (
+                        f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
+                    )
+                self.guarantee_details_ += "."
             return
         if isinstance(self.threshold, str):
             target = "cost" if self.threshold == "cost" else "youden"
@@ -458,8 +529,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _held_out_threshold(self, target: str) -> float:
         if not len(self.held_out_scores_):
             raise ValueError(
-                f"threshold={self.threshold!r} needs held-out classes, and {len(self.classes_)} classes are too few to "
-                "hold any out; use threshold='acceptance'."
+                f"threshold={self.threshold!r} needs held-out classes, and there are none: {len(self.classes_)} classes "
+                "are too few, or the encoder was trained on them; use threshold='acceptance'."
             )
         # 0: correct, 1: misclassified, -1: unknown
         truth = np.where(self.held_out_kinds_ < 0, UNKNOWN, 0)
@@ -498,34 +569,45 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         export(self, path, dtype)
 
 
-def _guarantee(acceptance: float, kind: str, n: int, folds: int) -> str:
+def _guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
+    """The promise in one sentence, and where it comes from."""
     if acceptance == 1.0:
-        return "every sample is accepted, known or not"
+        return "every row is accepted, known or not", ""
     if kind == "split":
-        return f"a new known sample is accepted with probability at least {acceptance:g} (split-conformal; n = {n})"
-    k = min(folds, n)
-    bound = max(0.0, 1.0 - 2.0 * (1.0 - acceptance) - (1.0 - k / n) / (k + 1.0))
+        return (
+            f"at least {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the {n:,} "
+            "rows set aside to check with",
+            "Split-conformal: it holds on average over such rows and draws of them, in finite samples.",
+        )
     return (
-        f"a new known sample is accepted with probability about {acceptance:g} (cross-fitted; n = {n}); by the CV+ "
-        f"bound at least {bound:.3g} if the model scores it like the {k} models of the folds do"
+        f"about {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the training rows",
+        f"The threshold comes from {n:,} rows, each scored by a model that had not seen it or its copies. There is no "
+        "lower bound; calibration='split' or calibrate(X, y) gives one.",
     )
 
 
-def _set_aside(y: Rows, rng: np.random.RandomState) -> NDArray[np.bool_]:
-    """A fifth of the samples, drawn from all alike; but two of each class stay to learn from."""
-    order = rng.permutation(len(y))
-    left = np.bincount(y) - 2
-    wanted, aside = int(np.ceil(SPLIT_SHARE * len(y))), np.zeros(len(y), bool)
-    for row in order:
-        if wanted and left[y[row]] > 0:
-            aside[row] = True
-            left[y[row]] -= 1
-            wanted -= 1
-    return aside
+def _openauc(correct: Floats, n_known: int, unknown: Floats) -> float:
+    """OpenAUC of scores of correctly classified known samples, of so many, and scores of unknown ones."""
+    return float(below(np.sort(correct), unknown).mean()) / n_known if len(unknown) else 0.0
 
 
-def _refuse_repeated_names(X: Any) -> None:
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and what pandas has for them."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or isinstance(label, float) and label != label
+
+
+def _check_table(X: Any) -> None:
+    """Refuse a table with two columns of one name, or with empty cells, by name."""
     names = [str(name) for name in getattr(X, "columns", ())]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(f"X has two columns named {twice!r}; rename or drop one.")
+    if names and hasattr(X, "isna"):
+        gaps = X.isna()
+        gappy = [name for name in X.columns if gaps[name].any()]
+        if gappy:
+            row = int(np.argmax(gaps[gappy[0]].to_numpy()))
+            raise ValueError(
+                f"X has empty cells in {len(gappy)} of {len(names)} columns, the first in {gappy[0]!r}, row {row}; drop "
+                "these rows, or fill them in, for example with sklearn.impute.SimpleImputer."
+            )

@@ -3,7 +3,8 @@
 A head with fewer classes has other logits, so the same score means something else under another head. Evidence is
 therefore standardised: by the mean and deviation a score has, under the same head, on *correctly classified known
 samples the head was not trained on*. So a rejector learned from heads without the held-out classes can look at the
-evidence of the head that knows them all.
+evidence of the head that knows them all. Classes also differ in how confident one may be, so some scores come a second
+time, less what is usual for the predicted class.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,32 +24,73 @@ from sklearn.linear_model import LogisticRegression
 from openauc._validation import UNKNOWN
 from openauc.features.base import Score
 from openauc.features.heads import Array, Floats, Head, affine
+from openauc.features.scaling import Scaling
 from openauc.features.scores import SCORES, make_score
 
-FARTHEST = 8.0
-"""Evidence further than this many deviations from a usual known sample says nothing more."""
+BY_CLASS = "_by_class"
+"""Ending of the name of a score less what is usual for the predicted class."""
+USUAL_ROWS = 5.0
+"""Rows that all classes together count for in what is usual for one class."""
 
 
 class Scale(NamedTuple):
-    """Mean and deviation of each score on correctly classified known samples."""
+    """What each score is on correctly classified known samples.
+
+    Parameters
+    ----------
+    mean, deviation
+        (m + b,) of the m scores, and of b of them once more, less what is usual for the predicted class.
+    columns
+        (b,) which scores these are.
+    usual
+        (C, b) what they usually are for each predicted class, less their mean over all classes.
+    """
 
     mean: Floats
     deviation: Floats
+    columns: NDArray[np.int64] = np.empty(0, np.int64)
+    usual: Floats = np.empty((1, 0))
 
-    @classmethod
-    def of(cls, raw: Floats) -> Scale:
-        """From scores (n, m) of such samples; what does not vary is left as it is."""
-        if not len(raw):
-            return cls(np.zeros(raw.shape[1]), np.ones(raw.shape[1]))
-        deviation = raw.std(0)
-        floor = 1e-9 * np.maximum(np.abs(raw).max(0), 1.0)
-        return cls(raw.mean(0), np.where(deviation > floor, deviation, 1.0))
-
-    def __call__(self, raw: Array) -> Array:
-        """Evidence (n, m), cut at :data:`FARTHEST`."""
+    def __call__(self, raw: Array, predicted: Array) -> Array:
+        """Evidence (n, m + b) of scores (n, m) of samples with these predicted classes."""
         xp = raw.__array_namespace__()
-        standard = (raw - xp.asarray(self.mean)) / xp.asarray(self.deviation)
-        return xp.clip(standard, min=-FARTHEST, max=FARTHEST)
+        if len(self.columns):
+            some = xp.stack([raw[:, int(column)] for column in self.columns], axis=1)
+            raw = xp.concat([raw, some - xp.take(xp.asarray(self.usual), predicted, axis=0)], axis=1)
+        return (raw - xp.asarray(self.mean)) / xp.asarray(self.deviation)
+
+
+def standardise(
+    raw: Floats,
+    predicted: NDArray[np.int64],
+    correct: NDArray[np.bool_],
+    *,
+    n_classes: int = 1,
+    columns: Sequence[int] = (),
+) -> tuple[Scale, Floats]:
+    """The scale of the correct ones among samples with scores (n, m), and the evidence of all of them.
+
+    A correct sample does not count in what is usual for its own class: new ones do not either.
+    """
+    at = np.asarray(columns, np.int64)
+    some, own = raw[:, at], np.where(correct[:, None], 1.0, 0.0)
+    level = some[correct].mean(0) if correct.any() else np.zeros(len(at))
+    count, total = np.zeros((n_classes, 1)), np.zeros((n_classes, len(at)))
+    np.add.at(count, predicted, own)
+    np.add.at(total, predicted, own * (some - level))
+    others = (total[predicted] - own * (some - level)) / (count[predicted] - own + USUAL_ROWS)
+    wide = np.concatenate([raw, some - others], axis=1)
+    mean, deviation = _moments(wide[correct])
+    return Scale(mean, deviation, at, total / (count + USUAL_ROWS)), (wide - mean) / deviation
+
+
+def _moments(raw: Floats) -> tuple[Floats, Floats]:
+    """Mean and deviation of each column; of what does not vary the deviation is 1."""
+    if not len(raw):
+        return np.zeros(raw.shape[1]), np.ones(raw.shape[1])
+    deviation = raw.std(0)
+    floor = 1e-9 * np.maximum(np.abs(raw).max(0), 1.0)
+    return raw.mean(0), np.where(deviation > floor, deviation, 1.0)
 
 
 def name_of(score: Any) -> str:
@@ -113,31 +155,42 @@ class Observer:
         Fitted.
     scores
         By name, fitted.
+    scaling
+        Of the features; an estimator as head sees them as they are.
     """
 
-    def __init__(self, head: Head, scores: dict[str, Score]) -> None:
+    def __init__(self, head: Head, scores: dict[str, Score], scaling: Scaling) -> None:
         self.head = head
         self.scores = scores
+        self.scaling = scaling
 
     @classmethod
-    def fit(cls, head: Head, X: NDArray[Any], y: NDArray[np.int64], scores: Sequence[Any]) -> Observer:
-        """Fit scores to a fitted head, on the samples it was fitted on and, with label -1, outliers."""
+    def fit(
+        cls, head: Head, X: NDArray[Any], y: NDArray[np.int64], scores: Sequence[Any], scaling: Scaling
+    ) -> Observer:
+        """Fit scores to a fitted head, on samples it was fitted on and, with label -1, outliers."""
         known = y != UNKNOWN
-        features, labels = X[known], y[known]
-        logits = head.logits(features)
-        fitted = {
-            name_of(score): OutlierLogit().fit_outliers(features, X[~known])
-            if name_of(score) == OUTLIERS
-            else _new(score).fit(features, logits, labels)
-            for score in scores
-        }
-        return cls(head, fitted)
+        labels, features = y[known], scaling(X[known])
+        logits = head.logits(features if head.scaled else X[known])
+        fitted: dict[str, Score] = {}
+        for score in scores:
+            if name_of(score) == OUTLIERS:
+                fitted[OUTLIERS] = OutlierLogit().fit_outliers(features, scaling(X[~known]))
+            else:
+                new = _new(score)
+                fitted[name_of(score)] = new.fit(
+                    features if new.centred else scaling.uncentred(features), logits, labels
+                )
+        return cls(head, fitted, scaling)
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """Scores (n, m), not standardised, and logits (n, C)."""
-        logits = self.head.logits(X)
+        features = self.scaling(X)
+        logits = self.head.logits(features if self.head.scaled else X)
         xp = logits.__array_namespace__()
-        return xp.stack([score(X, logits) for score in self.scores.values()], axis=1), logits
+        uncentred = self.scaling.uncentred(features)
+        raw = [score(features if score.centred else uncentred, logits) for score in self.scores.values()]
+        return xp.stack(raw, axis=1), logits
 
 
 @dataclass(frozen=True)
@@ -156,6 +209,8 @@ class Fold:
         (n,) class of each sample among all classes; -1 for outliers.
     weight
         (n,) weights of the samples.
+    gap
+        (k,) by how much each raw score is higher for samples of held-out classes than for correct ones.
     """
 
     evidence: Floats
@@ -163,6 +218,7 @@ class Fold:
     correct: NDArray[np.bool_]
     label: NDArray[np.int64]
     weight: Floats
+    gap: Floats = field(default_factory=lambda: np.empty(0))
 
     @cached_property
     def held(self) -> frozenset[int]:
@@ -175,12 +231,45 @@ class Fold:
         Their mean is the fold's OpenAUC.
         """
         ranked = np.sort(score[self.correct])
-        unknown = score[~self.known]
-        below = np.searchsorted(ranked, unknown, "left") + np.searchsorted(ranked, unknown, "right")
-        return np.asarray(below / (2.0 * max(self.known.sum(), 1)))
+        return below(ranked, score[~self.known]) / max(self.known.sum(), 1)
 
 
-MakeHead = Callable[[], Head]
+def below(ranked: Floats, values: Floats) -> Floats:
+    """How many of the ranked numbers are below each value; ties count half."""
+    found: Floats = (np.searchsorted(ranked, values, "left") + np.searchsorted(ranked, values, "right")) / 2.0
+    return found
+
+
+class Task(NamedTuple):
+    """What a head and scores are fitted on, and how.
+
+    Parameters
+    ----------
+    X, y, weight
+        Samples, their classes (-1: outliers), and weights or None.
+    make_head
+        A new head.
+    scores
+        Scores to fit to it.
+    by_class
+        Names of those that come once more, less what is usual for the predicted class.
+    scaling
+        Of the features.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    weight: Floats | None
+    make_head: Callable[[], Head]
+    scores: Sequence[Any]
+    by_class: Sequence[str]
+    scaling: Scaling
+
+    @property
+    def columns(self) -> list[int]:
+        """Which scores come once more."""
+        names = [name_of(score) for score in self.scores]
+        return [names.index(name) for name in self.by_class]
 
 
 class Observed(NamedTuple):
@@ -190,36 +279,26 @@ class Observed(NamedTuple):
     predicted: NDArray[np.int64]
 
 
-def observe_rest(
-    X: NDArray[Any],
-    y: NDArray[np.int64],
-    weight: Floats | None,
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
-    make_head: MakeHead,
-    scores: Sequence[Any],
-) -> Observed:
+def observe_rest(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Observed:
     """Fit a head and scores on the training rows, outliers (-1) among them, and look at the test rows."""
-    rows = train[y[train] != UNKNOWN]
-    classes, code = np.unique(y[rows], return_inverse=True)
-    head = make_head().fit(X[rows], code, None if weight is None else weight[rows])
+    rows = train[task.y[train] != UNKNOWN]
+    classes, code = np.unique(task.y[rows], return_inverse=True)
+    head = task.make_head()
+    features = task.scaling(task.X[rows]) if head.scaled else task.X[rows]
+    head.fit(features, code, None if task.weight is None else task.weight[rows])
     labels = np.full(len(train), UNKNOWN)
-    labels[y[train] != UNKNOWN] = code
-    raw, logits = Observer.fit(head, X[train], labels, scores)(X[test])
+    labels[task.y[train] != UNKNOWN] = code
+    raw, logits = Observer.fit(head, task.X[train], labels, task.scores, task.scaling)(task.X[test])
     return Observed(raw, classes[logits.argmax(1)])
 
 
-def observe_fold(
-    X: NDArray[Any],
-    y: NDArray[np.int64],
-    weight: Floats | None,
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
-    *how: Any,
-) -> Fold:
+def observe_fold(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
     """The same where the training rows lack some classes, whose samples then play unknown."""
-    seen = observe_rest(X, y, weight, train, test, *how)
-    known = np.isin(y[test], y[train]) & (y[test] != UNKNOWN)
-    correct = known & (seen.predicted == y[test])
-    weights = np.ones(len(test)) if weight is None else weight[test]
-    return Fold(Scale.of(seen.raw[correct])(seen.raw), known, correct, y[test], weights)
+    seen, y = observe_rest(task, train, test), task.y[test]
+    known = np.isin(y, task.y[train]) & (y != UNKNOWN)
+    correct = known & (seen.predicted == y)
+    _, evidence = standardise(seen.raw, seen.predicted, correct, n_classes=int(task.y.max()) + 1, columns=task.columns)
+    weight = np.ones(len(test)) if task.weight is None else task.weight[test]
+    held = ~known & (y != UNKNOWN)
+    gap = seen.raw[held].mean(0) - seen.raw[correct].mean(0) if correct.any() else np.zeros(seen.raw.shape[1])
+    return Fold(evidence, known, correct, y, weight, gap)

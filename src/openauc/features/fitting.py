@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -16,24 +16,27 @@ from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
 from openauc.features.base import RULES
+from openauc.features.copies import Copies, copies_of, find_copies
 from openauc.features.distance_scores import class_means
-from openauc.features.evidence import OUTLIERS, Fold, Observed, Observer, Scale, name_of, observe_fold, observe_rest
-from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
-from openauc.features.rejector import (
-    AVERAGE,
-    EVIDENCE,
-    Average,
-    Estimate,
-    HeldOut,
-    Learned,
-    Rejector,
-    held_out_scores,
-    instead_of_learned,
-    of_columns,
+from openauc.features.evidence import (
+    BY_CLASS,
+    OUTLIERS,
+    Fold,
+    Observed,
+    Observer,
+    Scale,
+    Task,
+    name_of,
+    observe_fold,
+    observe_rest,
+    standardise,
 )
+from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
+from openauc.features.rejector import AVERAGE, CONFIDENCE, Choice, HeldOut, Rejector, choose_rejector
 from openauc.features.report import FitReport, Tried
+from openauc.features.scaling import NARROWEST, Scaling
 from openauc.features.scores import SCORES
-from openauc.features.splits import PseudoUnknownSplit, rank_within
+from openauc.features.splits import PseudoUnknownSplit, deal
 
 Rows = NDArray[np.int64]
 Plan = tuple[Rows, Rows]
@@ -43,33 +46,86 @@ LEFT_OUT = ("knn_50", "mahalanobis", "relative_mahalanobis", "vim", "fdbd", "nor
 """Scores to ask for by name: twins of others on embeddings, slow ones, and those for a network's last layer."""
 COMPARED = tuple(name for name in SCORES if name not in LEFT_OUT)
 """Scores that held-out classes compare."""
-LENGTH = 10.0
-"""Mean length that features are scaled to, so that one grid of strengths suits all encoders."""
+COVARIANCES, ROWS_FOR_THEM = ("mahalanobis_pp", "relative_mahalanobis_pp"), 0.25
+"""Scores that need so many rows for each feature; with fewer they are left out, as they change with every row."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
-"""The strength of the head is chosen on so many folds by these scores; the first unless another is so far ahead."""
+"""The strength of the head is chosen on so many folds by these scores; the default unless another gains so much."""
 SMALL = 20_000_000
 """Entries of features up to which one thread fits them."""
-MOST_REPEATED = 20_000
-"""With more samples than this, folds are not repeated however few the classes."""
+MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
+"""With more than LARGE rows, folds work on so many of them; on more where classes would have fewer than that."""
+LARGE = 20_000
+"""With more rows than this, rows set aside calibrate, since no fold is as large as the whole."""
+ASIDE, ASIDE_SHARE, FOR_SCALE = 5_000, 0.1, 0.2
+"""Rows set aside then, at most, and the share of all rows they may be; of these the share that tells the scale."""
+MOST_SCORED = 50_000
+"""Rows that the scores of the final head are fitted on, at most."""
+FEW, MANY_PARTS = 5_000, 10
+"""Up to so many rows, each is scored by one of at least so many heads, which then are almost the final one."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
 """So many outliers are worth a score of their own; and so many, or more, weigh as much as all of held-out classes."""
-COLLAPSED, NEAR_PERFECT, NARROWEST = 0.9, 0.95, 32
+MOSTLY_ALIKE, SOME_ALIKE = 0.4, 0.02
+"""Share of rows that are like another: from the first on they are copies; from the second on it is worth a look."""
+SMALL_CLASS = 10
+"""A class with fewer rows (copies count once) is too small for any promise."""
+COLLAPSED, NEAR_PERFECT = 0.9, 0.95
 """Variance inside classes over that between them, and accuracy, that tell of an encoder trained on these samples.
 
 The ratio was 0.7 for training samples of a published TinyImageNet network, 1.2 to 1.5 for CLINC150 (MiniLM),
-1.3 for digits (pixels), 5.7 for CIFAR-10 (EfficientNet-Lite0). Fewer features than the last number are no embedding.
+1.3 for digits (pixels), 5.7 for CIFAR-10 (EfficientNet-Lite0). Columns of a table are not an embedding.
 """
+
+
+class Looked(NamedTuple):
+    """Scores (n, m) of known samples that the model had not seen, not standardised; predicted and true classes."""
+
+    raw: Floats
+    predicted: Rows
+    label: Rows
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """(n,) whether the predicted class is the true one."""
+        return np.asarray(self.predicted == self.label)
+
+    def part(self, rows: slice) -> Looked:
+        """Some of the samples."""
+        return Looked(*(values[rows] for values in self))
+
+
+class Calibrated(NamedTuple):
+    """Open-set scores of known samples that the model had not seen, and their predicted and true classes."""
+
+    score: Floats
+    predicted: Rows
+    label: Rows
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything that predicts, and what is known of it."""
+    """Everything that predicts, and what is known of it.
 
-    scale: float
+    Parameters
+    ----------
+    observer, evidence_scale, rejector
+        From embeddings to scores, evidence and one open-set score.
+    calibration
+        What thresholds are taken from.
+    exact
+        Whether that was set aside, so that the promise of a split holds.
+    alike
+        The same as ``calibration`` from folds that keep rows together that are alike but perhaps not copies; None if
+        there are hardly any.
+    held_out, report
+        What held-out classes say of the rejector; and of everything.
+    """
+
     observer: Observer
     evidence_scale: Scale
     rejector: Rejector
-    calibration: tuple[Floats, Rows]
+    calibration: Calibrated
+    exact: bool
+    alike: Calibrated | None
     held_out: HeldOut | None
     report: FitReport
 
@@ -81,25 +137,29 @@ class Fitting:
     Parameters
     ----------
     X, y, weight
-        Samples of known classes, their classes 0..C-1, and weights or None.
-    outliers
-        Samples of none.
+        Samples, their classes 0..C-1 or -1 for outliers, and weights or None.
+    groups
+        (n,) numbers of groups of rows that belong together, or None.
     classes
         (C,) labels of the classes.
-    head, rejector, max_ofpr, folds, seen_by_encoder, n_jobs, verbose
+    aside
+        Share of the rows to set aside for calibration; 0 for none unless there are many rows.
+    head, rejector, max_ofpr, folds, seen_by_encoder, scaling, n_jobs, verbose
         As for :class:`~openauc.features.OpenSetClassifier`.
     """
 
     X: NDArray[Any]
     y: Rows
     weight: Floats | None
-    outliers: NDArray[Any]
+    groups: Rows | None
     classes: NDArray[Any]
+    aside: float
     head: Any
     rejector: Any
     max_ofpr: float | None
     folds: int
     seen_by_encoder: bool | str
+    scaling: str
     rng: np.random.RandomState
     n_jobs: int | None
     verbose: bool
@@ -111,91 +171,204 @@ class Fitting:
             return self._run()
 
     def _run(self) -> Fitted:
-        scale = self._scale()
-        self.X, self.outliers = self.X * scale, self.outliers * scale
-        scores: list[Any] = [*COMPARED, *([] if self.rejector in COMPARED or self._is_rule() else [self.rejector])]
-        if len(self.outliers) >= FEWEST_OUTLIERS and self.rejector == "learned":
-            scores.append(OUTLIERS)
-        plans = self._class_plans()
-        strength = self._choose_strength(plans)
-        make_head = partial(self._make_head, strength)
-        folds = self._weighed(self._look(observe_fold, plans, make_head, scores, "heads without some classes"))
-        rejector, held_out, tried = self._choose_rejector(folds, [name_of(score) for score in scores])
-        used = [score for score in scores if name_of(score) in rejector.names]
-        rest = self._cross_fit(make_head, used)
-        correct = rest.predicted == self.y
-        evidence_scale = Scale.of(rest.raw[correct])
+        known, outliers = np.flatnonzero(self.y != UNKNOWN), np.flatnonzero(self.y == UNKNOWN)
+        scaling = Scaling.of(self.X, known, self.scaling)
+        large = len(known) > LARGE
+        if large:
+            aside, rest, n_copies = self._set_aside_of_many(known, scaling)
+            working = self._draw(rest, max(MOST_ROWS, FEWEST_OF_CLASS * len(self.classes)))
+            copies = self._find_copies(working, scaling)
+        else:
+            copies = self._find_copies(known, scaling)
+            n_copies = copies.n_copies
+            kept = ~self._set_aside(self.y[known], copies.groups)
+            aside, rest, working = known[~kept], known[kept], known[kept]
+            copies = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
+        rows = np.append(working, outliers)
+        weight = None if self.weight is None else self.weight[rows]
+        task = Task(self.X[rows], self.y[rows], weight, self._make_head, (), (), scaling)
+        plans = self._class_plans(task.y, copies.groups)
+        strength = self._choose_strength(task, plans)
+        task = task._replace(make_head=partial(self._make_head, strength), scores=self._scores(len(working)))
+        if self.rejector == "learned":
+            task = task._replace(by_class=CONFIDENCE)
+        folds = self._weighed(self._look(observe_fold, task, plans, "heads without some classes"))
+        choice = self._choose(task, folds)
+        gap = np.mean([fold.gap for fold in folds], axis=0) if folds else np.zeros(len(task.scores))
+        task, gap = _only_used(task, gap, choice.rejector)
+        final = self._final(task, rest, outliers)
+        aside_seen = self._look_aside(final, aside) if len(aside) else None
+        alike = None
+        if large and aside_seen is not None:
+            split = int(FOR_SCALE * len(aside))
+            scale, _ = self._standardise(aside_seen.part(slice(split)), task)
+            looked, aside_seen = aside_seen, aside_seen.part(slice(split, None))
+            calibration = _score(aside_seen, scale, choice.rejector)
+        else:
+            looked = self._cross_fit(task, copies.groups, gap)
+            scale, evidence = self._standardise(looked, task)
+            if aside_seen is not None:
+                calibration = _score(aside_seen, scale, choice.rejector)
+            else:
+                calibration = Calibrated(choice.rejector(evidence), *looked[1:])
+            if aside_seen is None and copies.share_alike > SOME_ALIKE:
+                alike = _score(self._cross_fit(task, copies.alike, gap), scale, choice.rejector)
+        if n_copies:
+            self.notes.append(
+                f"{n_copies:,} of {len(known):,} rows are copies or near-copies of others; they were kept together in "
+                "all folds, and calibration counts them once."
+            )
         return Fitted(
+            final,
             scale,
-            self._final(make_head, used),
-            evidence_scale,
-            rejector,
-            (rejector(evidence_scale(rest.raw)), rest.predicted),
-            held_out,
+            choice.rejector,
+            calibration,
+            aside_seen is not None,
+            alike,
+            choice.held_out,
             FitReport(
-                n_samples=len(self.y),
+                n_samples=len(known),
                 n_classes=len(self.classes),
-                n_outliers=len(self.outliers),
+                n_outliers=len(outliers),
                 width=self.X.shape[1],
-                head=self.head if isinstance(self.head, str) else type(self.head).__name__,
+                head=self._name_of_head(),
                 strength=strength,
-                accuracy=float(correct.mean()),
-                chosen=rejector.title,
-                tried=tried,
+                accuracy=float(looked.correct.mean()),
+                chosen=choice.rejector.title,
+                tried=tuple(
+                    sorted(
+                        (Tried(name, found.value, found.interval) for name, found in choice.estimates.items()),
+                        key=lambda one: -one.openauc,
+                    )
+                ),
                 max_ofpr=self.max_ofpr,
+                near_copies=n_copies,
+                small_classes=self._small_classes(working, copies.groups),
                 notes=tuple(self.notes),
             ),
         )
 
+    # Rows
+
+    def _find_copies(self, rows: Rows, scaling: Scaling) -> Copies:
+        """Groups of some rows; equal rows with different labels are noted."""
+        given = None if self.groups is None else self.groups[rows]
+        copies = find_copies(scaling.rows(self.X, rows), self.y[rows], given)
+        if len(copies.conflicts):
+            i, j = rows[copies.conflicts[0]].tolist()
+            labels = self.classes.tolist()
+            self.notes.append(
+                f"{len(copies.conflicts):,} pairs of equal rows have different labels, such as rows {i} "
+                f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
+                "features do not tell these classes apart."
+            )
+        if copies.share_alike > MOSTLY_ALIKE:
+            copies = copies._replace(groups=copies.alike)
+        return copies
+
+    def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
+        """A share of the groups, drawn from all alike, one row of each; but two groups of each class stay."""
+        aside = np.zeros(len(y), bool)
+        if not self.aside:
+            return aside
+        _, first, of_group, size = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+        left = np.bincount(y[first], minlength=len(self.classes)) - 2
+        wanted = int(np.ceil(self.aside * len(first)))
+        for group in self.rng.permutation(len(first)):
+            if wanted and left[y[first[group]]] > 0:
+                aside[of_group == group] = True
+                left[y[first[group]]] -= 1
+                wanted -= 1
+        return aside
+
+    def _set_aside_of_many(self, known: Rows, scaling: Scaling) -> tuple[Rows, Rows, int]:
+        """Rows to calibrate with, the rows to learn from, and how many copies of the first are in neither."""
+        wanted = int(self.aside * len(known)) or min(ASIDE, int(ASIDE_SHARE * len(known)))
+        aside = self._draw(known, wanted, fewest=0)
+        if self.groups is not None:  # one row of a group; the rest of the group is not learned from
+            aside = aside[np.unique(self.groups[aside], return_index=True)[1]]
+        rest = np.setdiff1d(known, aside)
+        if self.groups is not None:
+            rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
+        leaked = copies_of(self.X, self.y, aside, rest, scaling)
+        return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
+
+    def _draw(self, rows: Rows, wanted: int, fewest: int = FEWEST_OF_CLASS) -> Rows:
+        """Ascending rows: of each class its share of the wanted number, but so many at least if it has them."""
+        if len(rows) <= wanted:
+            return rows
+        order = self.rng.permutation(rows)
+        size = np.bincount(self.y[rows], minlength=len(self.classes))
+        quota = np.maximum(np.rint(size * (wanted / len(rows))).astype(int), fewest)
+        if not fewest:
+            quota = np.minimum(quota, np.maximum(size - 2, 0))  # two stay to learn from
+        by_class = np.argsort(self.y[order], kind="stable")
+        turn = np.empty(len(order), np.int64)  # of its class, when a row is drawn
+        turn[by_class] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+        return np.sort(order[turn < quota[self.y[order]]])
+
+    def _small_classes(self, working: Rows, groups: Rows) -> tuple[str, ...]:
+        first = np.unique(groups, return_index=True)[1]
+        size = np.bincount(self.y[working][first], minlength=len(self.classes))
+        return tuple(str(label) for label in self.classes[size < SMALL_CLASS].tolist())
+
+    # Heads and scores
+
+    def _make_head(self, strength: float = 1.0) -> Head:
+        return HEADS[self.head](strength) if isinstance(self.head, str) else EstimatorHead(self.head)
+
+    def _name_of_head(self) -> str:
+        return self.head if isinstance(self.head, str) else type(getattr(self.head, "estimator", self.head)).__name__
+
     def _is_rule(self) -> bool:
         return isinstance(self.rejector, str) and self.rejector in RULES
 
-    def _scale(self) -> float:
-        length = float(np.linalg.norm(self.X.astype(np.float64), axis=1).mean())  # squares leave float32 at 1e19
-        return LENGTH / length if isinstance(self.head, str) and length > 0 else 1.0
+    def _scores(self, n_rows: int) -> list[Any]:
+        """Scores to look at: those that a rule compares, or the one that is wanted."""
+        if not self._is_rule():
+            return [self.rejector]
+        enough = n_rows - len(self.classes) >= ROWS_FOR_THEM * self.X.shape[1]
+        compared = AVERAGE if self.rejector == "average" else COMPARED
+        scores = [name for name in compared if enough or name not in COVARIANCES]
+        if (self.y == UNKNOWN).sum() >= FEWEST_OUTLIERS and self.rejector == "learned":
+            scores.append(OUTLIERS)
+        return scores
 
-    def _make_head(self, strength: float) -> Head:
-        return HEADS[self.head](strength) if isinstance(self.head, str) else EstimatorHead(self.head)
-
-    def _class_plans(self) -> list[Plan]:
+    def _class_plans(self, y: Rows, groups: Rows) -> list[Plan]:
         """Folds without some classes; none if there are too few. Outliers stand behind the known samples."""
         if len(self.classes) < 3:
             if self.rejector in ("learned", "selected") and self.seen_by_encoder is not True:
-                self.notes.append("two classes are too few to hold one out, so the fixed average of scores rejects.")
+                self.notes.append("Two classes are too few to hold one out, so the distance to known samples rejects.")
             return []
-        repeats = 1 if len(self.y) > MOST_REPEATED else None
+        repeats = 1 if len(y) > LARGE / 2 else None
         splitter = PseudoUnknownSplit(self.folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
-        labels = self._with_outliers()[1]
-        order = self.rng.permutation(len(self.outliers))
+        outliers = np.flatnonzero(y == UNKNOWN)
+        grouped = np.append(groups, groups.max(initial=0) + 1 + np.arange(len(outliers)))
+        order = self.rng.permutation(len(outliers))
         plans = []
-        for number, (train, test) in enumerate(splitter.split(labels, labels)):
+        for number, (train, test) in enumerate(splitter.split(y, y, grouped)):
             # Outliers to learn from, and others to look at.
-            learned = len(self.y) + np.flatnonzero(order % self.folds != number % self.folds)
+            learned = outliers[order % self.folds != number % self.folds]
             plans.append((np.append(train, learned), np.setdiff1d(test, learned)))
         return plans
 
-    def _look(
-        self, look: Callable[..., Any], plans: Sequence[Plan], make_head: Callable[[], Head], scores: Any, what: str
-    ) -> list[Any]:
+    def _look(self, look: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
         """Fit a head and scores on each plan, and look."""
         start = time.perf_counter()
-        X, y = self._with_outliers()
-        weight = None if self.weight is None else np.append(self.weight, np.ones(len(self.outliers)))
-        jobs = (delayed(look)(X, y, weight, *plan, make_head, scores) for plan in plans)
-        found = list(Parallel(n_jobs=self.n_jobs)(jobs))
+        found = list(Parallel(n_jobs=self.n_jobs)(delayed(look)(task, *plan) for plan in plans))
         if self.verbose and plans:
             print(f"{len(plans)} {what}: {time.perf_counter() - start:.1f} s", flush=True)
         return found
 
-    def _choose_strength(self, plans: Sequence[Plan]) -> float:
+    def _choose_strength(self, task: Task, plans: Sequence[Plan]) -> float:
         """The strength with which scores of the logits do best on some of the folds; the first unless it is behind."""
         grid = HEADS[self.head].grid if isinstance(self.head, str) else (1.0,)
         if not plans or len(grid) == 1:
             return grid[0]
         values = []
         for strength in grid:
-            make_head = partial(self._make_head, strength)
-            some = self._look(observe_fold, plans[:STRENGTH_FOLDS], make_head, DECISIVE, f"heads ({strength:g})")
+            one = task._replace(make_head=partial(self._make_head, strength), scores=DECISIVE)
+            some = self._look(observe_fold, one, plans[:STRENGTH_FOLDS], f"heads ({strength:g})")
             scores = (HeldOut(some, [fold.evidence[:, i] for fold in some]) for i in range(len(DECISIVE)))
             values.append(max(one.estimate().value for one in scores))
         values[0] += AHEAD
@@ -203,106 +376,131 @@ class Fitting:
 
     def _weighed(self, folds: Sequence[Fold]) -> list[Fold]:
         """Outliers as heavy as they are worth: they are the real thing, and few."""
-        if not len(self.outliers):
+        n_outliers = int((self.y == UNKNOWN).sum())
+        if not n_outliers:
             return list(folds)
         heavy = []
         for fold in folds:
             played = ~fold.known & (fold.label != UNKNOWN)
             here = fold.label == UNKNOWN
-            share = min(len(self.outliers) / OUTLIERS_LIKE, 1.0)
+            share = min(n_outliers / OUTLIERS_LIKE, 1.0)
             weight = np.where(here, share * fold.weight[played].sum() / max(here.sum(), 1), fold.weight)
             heavy.append(replace(fold, weight=weight))
         return heavy
 
-    def _choose_rejector(
-        self, folds: Sequence[Fold], names: Sequence[str]
-    ) -> tuple[Rejector, HeldOut | None, tuple[Tried, ...]]:
-        wanted = "average" if not folds and self.rejector in ("learned", "selected") else self.rejector
-        if not folds:
-            wanted = "max_logit" if self._is_rule() and self.seen_by_encoder is True else wanted
-            return Average() if wanted == "average" else Average((name_of(wanted),)), None, ()
+    def _choose(self, task: Task, folds: Sequence[Fold]) -> Choice:
         start = time.perf_counter()
-        single = {name: column for column, name in enumerate(names) if name != OUTLIERS}
-        held = {name: HeldOut(folds, [fold.evidence[:, i] for fold in folds]) for name, i in single.items()}
-        rules: dict[str, Rejector] = {name: Average((name,)) for name in single}
-        rules["average"] = Average()
-        averaged = of_columns(folds, names, AVERAGE)
-        held["average"] = HeldOut(folds, [fold.evidence.mean(1) for fold in averaged])
-        if wanted == "learned":
-            # Folds of the report are learned from the others; the rejector in use from all of them.
-            seed = self.rng.randint(2**31)
-            used = (*EVIDENCE, OUTLIERS) if OUTLIERS in names else EVIDENCE
-            looked_at = of_columns(folds, names, used)
-            learn = partial(Learned.learn, n_classes=len(self.classes), max_ofpr=self.max_ofpr, seed=seed, names=used)
-            held["learned"] = held_out_scores(looked_at, learn)
-            rules["learned"] = learn(looked_at)
-        estimates = {name: scores.estimate(self.max_ofpr) for name, scores in held.items()}
-        chosen = self._settle(wanted, estimates, folds)
-        tried = [Tried(name, found.value, found.interval) for name, found in estimates.items()]
+        names = [*(name_of(score) for score in task.scores), *(name + BY_CLASS for name in task.by_class)]
+        choice = choose_rejector(
+            folds,
+            names,
+            name_of(self.rejector),
+            n_classes=len(self.classes),
+            max_ofpr=self.max_ofpr,
+            misleading=self._is_rule() and self._seen_by_encoder(task, folds),
+            seed=self.rng.randint(2**31),
+        )
+        if choice.note is not None:
+            self.notes.append(choice.note)
         if self.verbose:
-            print(f"rejector {chosen}: {time.perf_counter() - start:.1f} s", flush=True)
-        return rules[chosen], held[chosen], tuple(sorted(tried, key=lambda one: -one.openauc))
+            print(f"rejector {choice.rejector.title}: {time.perf_counter() - start:.1f} s", flush=True)
+        return choice
 
-    def _settle(self, wanted: Any, estimates: dict[str, Estimate], folds: Sequence[Fold]) -> str:
-        """Name of the rejector to use: the one wanted unless the evidence speaks against it."""
-        if not self._is_rule():
-            return name_of(wanted)
-        if self._seen_by_encoder(folds):
-            return "max_logit"
-        if wanted == "selected":
-            return max((name for name in estimates if name in SCORES), key=lambda name: estimates[name].value)
-        if wanted == "learned":
-            # A part of the curve tells of fewer samples, and what is learned for it is no surer than the average.
-            other = instead_of_learned(estimates, errors=2.0 if self.max_ofpr is None else 0.0)
-            if other is not None:
-                self.notes.append(f"on held-out classes the learned rejector is below {other}, so {other} rejects.")
-                return other
-        return str(wanted)
-
-    def _seen_by_encoder(self, folds: Sequence[Fold]) -> bool:
-        if self.seen_by_encoder != "auto":
-            return bool(self.seen_by_encoder)
+    def _seen_by_encoder(self, task: Task, folds: Sequence[Fold]) -> bool:
+        if self.seen_by_encoder != "auto" or not folds:
+            return self.seen_by_encoder is True
         accuracy = np.mean([fold.correct.sum() / max(fold.known.sum(), 1) for fold in folds])
-        ratio = _spread_ratio(self.X, self.y)
+        known = task.y != UNKNOWN
+        ratio = spread_ratio(task.scaling(task.X[known]), task.y[known])
         if accuracy < NEAR_PERFECT or ratio > COLLAPSED or self.X.shape[1] < NARROWEST:
             return False
         sentence = (
-            f"the classes are separated almost perfectly (accuracy {accuracy:.3f} on held-out samples, variance inside "
+            f"The classes are separated almost perfectly (accuracy {accuracy:.3f} on held-out samples, variance inside "
             f"classes {ratio:.2f} of that between them), as if the encoder had been trained on these samples with "
-            "their labels. Held-out classes are then no news to it and mislead, and so do thresholds: max_logit "
-            "rejects in place of a learned rejector. Fit on samples the encoder was not trained on, or calibrate(X, y) "
-            "with such; pass seen_by_encoder=False if it was not trained on these."
+            "their labels. Held-out classes are then not new to it: what they forecast is too good, and thresholds are "
+            "too strict. So max_logit rejects, and nothing is forecast. Fit on samples the encoder was not trained on, "
+            "or calibrate(X, y) with such; pass seen_by_encoder=False if it was not trained on these."
         )
         self.notes.append(sentence)
         warnings.warn(sentence, stacklevel=6)
         return True
 
-    def _cross_fit(self, make_head: Callable[[], Head], scores: Sequence[Any]) -> Observed:
-        """Every known sample as a head sees it that was not trained on it."""
-        part = np.floor(rank_within(self.y, self.rng) * self.folds).astype(int)
-        outliers = len(self.y) + np.arange(len(self.outliers))
-        plans = [(np.append(np.flatnonzero(part != k), outliers), np.flatnonzero(part == k)) for k in np.unique(part)]
-        found = self._look(observe_rest, plans, make_head, scores, "heads without some samples")
-        raw, predicted = np.empty((len(self.y), len(scores))), np.empty(len(self.y), np.int64)
-        for (_, rows), seen in zip(plans, found, strict=True):
-            raw[rows], predicted[rows] = seen
-        return Observed(raw, predicted)
+    # Calibration
 
-    def _final(self, make_head: Callable[[], Head], scores: Sequence[Any]) -> Observer:
-        head = make_head()
+    def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Looked:
+        """One known row of each group as a head sees it that was not trained on the group.
+
+        The final head knows more rows of each class. A class's samples score lower the more of its rows a head has
+        seen: from none, where they are ``gap`` higher, to m, like 1 / (m + 1). What the missing rows are worth by that
+        rule is taken off.
+        """
+        y = task.y[task.y != UNKNOWN]
+        parts = max(self.folds, MANY_PARTS) if len(y) <= FEW else self.folds
+        part = deal(y, groups, parts, self.rng)
+        once = np.zeros(len(y), bool)
+        once[np.unique(groups, return_index=True)[1]] = True
+        once &= part >= 0
+        if not once.any():
+            raise ValueError(
+                "all rows of each class are copies of one row, or one group; at least two that are not are needed, one "
+                "to learn from and one to check with."
+            )
+        in_training = np.append(part, np.full(len(task.y) - len(y), -1))
+        plans = [(np.flatnonzero(in_training != k), np.flatnonzero(once & (part == k))) for k in np.unique(part[once])]
+        found: list[Observed] = self._look(observe_rest, task, plans, "heads without some samples")
+        raw, predicted = np.empty((len(y), len(task.scores))), np.empty(len(y), np.int64)
+        first = np.unique(groups, return_index=True)[1]
+        size = np.bincount(y[first], minlength=len(self.classes))
+        for (_, rows), seen in zip(plans, found, strict=True):
+            held = np.bincount(y[first][part[first] == part[rows[0]]], minlength=len(self.classes))
+            rest = np.maximum(size - held, 1)
+            worth = (held / (rest * (size + 1)))[y[rows]]
+            raw[rows], predicted[rows] = seen.raw - worth[:, None] * gap, seen.predicted
+        return Looked(raw[once], predicted[once], y[once])
+
+    def _standardise(self, looked: Looked, task: Task) -> tuple[Scale, Floats]:
+        return standardise(
+            looked.raw, looked.predicted, looked.correct, n_classes=len(self.classes), columns=task.columns
+        )
+
+    def _final(self, task: Task, rows: Rows, outliers: Rows) -> Observer:
+        head = task.make_head()
         if isinstance(head, EstimatorHead) and is_fitted(self.head):
             head.adopt(self.classes)
         else:
-            head.fit(self.X, self.y, self.weight)
-        return Observer.fit(head, *self._with_outliers(), scores)
+            weight = None if self.weight is None else self.weight[rows]
+            head.fit(task.scaling.rows(self.X, rows) if head.scaled else self.X[rows], self.y[rows], weight)
+        some = np.append(self._draw(rows, MOST_SCORED), outliers)
+        return Observer.fit(head, self.X[some], self.y[some], task.scores, task.scaling)
 
-    def _with_outliers(self) -> tuple[NDArray[Any], Rows]:
-        """Known samples and, behind them and with label -1, outliers."""
-        return np.concatenate([self.X, self.outliers]), np.append(self.y, np.full(len(self.outliers), UNKNOWN))
+    def _look_aside(self, final: Observer, rows: Rows) -> Looked:
+        """Rows that were set aside, as the final head sees them."""
+        raw, logits = final(self.X[rows])
+        return Looked(raw, logits.argmax(1), self.y[rows])
 
 
-def _spread_ratio(X: NDArray[Any], y: Rows) -> float:
-    """Variance of the features inside classes over that of the class means."""
+def _only_used(task: Task, gap: Floats, rejector: Rejector) -> tuple[Task, Floats]:
+    """The task with the scores that the rejector looks at, in its order, and their gaps."""
+    by_class = [name.removesuffix(BY_CLASS) for name in rejector.names if name.endswith(BY_CLASS)]
+    names = [name_of(score) for score in task.scores]
+    used = [names.index(name) for name in rejector.names if not name.endswith(BY_CLASS)]
+    return task._replace(scores=[task.scores[i] for i in used], by_class=by_class), gap[used]
+
+
+def _score(looked: Looked, scale: Scale, rejector: Rejector) -> Calibrated:
+    return Calibrated(rejector(scale(looked.raw, looked.predicted)), looked.predicted, looked.label)
+
+
+def spread_ratio(X: NDArray[Any], y: Rows) -> float:
+    """Variance of the features inside classes over that of the class means, whatever the sizes of the classes.
+
+    Both are estimates of variance components: sums of squares over their degrees of freedom, and what the means vary
+    because classes have few samples is taken off.
+    """
     means, members = class_means(X, y)
-    between = float(((means[members] - X.mean(0)) ** 2).sum())
-    return float(((X - means[members]) ** 2).sum()) / between if between > 0 else np.inf
+    size = np.bincount(members)
+    n, c = len(y), len(size)
+    inside = float(((X - means[members]) ** 2).sum()) / max(n - c, 1)
+    of_means = float((size[:, None] * (means - X.mean(0)) ** 2).sum()) / (c - 1)
+    between = (of_means - inside) / ((n - (size**2).sum() / n) / (c - 1))
+    return inside / between if between > 0 else np.inf

@@ -190,6 +190,7 @@ class ReAct(Score):
     """
 
     fits = True
+    centred = False
     formula = "-log sum exp z' of x' = min(x, 90th percentile)"
     source = "Sun et al. (2021)"
     percentile: ClassVar[float] = 90.0
@@ -228,6 +229,7 @@ class Scale(Score):
     """
 
     fits = True
+    centred = False
     formula = "-log sum exp z' of x' = x exp(sum x / sum of its top 15%)"
     source = "Xu et al. (2024)"
     percentile: ClassVar[float] = 85.0

@@ -44,6 +44,8 @@ class Head:
 
     grid: ClassVar[tuple[float, ...]] = (1.0,)
     """Strengths to choose from; the first is taken unless another is clearly better."""
+    scaled: bool = True
+    """Whether it sees features that are centred and scaled."""
 
     def __init__(self, strength: float = 1.0) -> None:
         self.strength = strength
@@ -74,7 +76,8 @@ class LogisticHead(Head):
             self.weight, self.bias = fit_by_batches(X, y, sample_weight, self.strength)
             return self
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what a few more iterations move is no decision
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a few more iterations do not change decisions
+            warnings.filterwarnings("ignore", "The number of unique classes")  # two rows a class are few, not a mistake
             fitted = LogisticRegression(C=self.strength, max_iter=200).fit(X, y, sample_weight)
         self.weight, self.bias = _columns_of(fitted.coef_, fitted.intercept_, X.dtype)
         return self
@@ -145,6 +148,8 @@ class EstimatorHead(Head):
         some classes, an unfitted copy of it is fitted.
     """
 
+    scaled = False
+
     def __init__(self, estimator: Any) -> None:
         super().__init__()
         self.estimator = estimator
@@ -203,6 +208,7 @@ class EstimatorHead(Head):
         weight, bias = _weights_of(self.fitted)
         weight, bias = _columns_of(weight, bias, np.result_type(weight, bias))
         head = LogisticHead()
+        head.scaled = False
         head.weight, head.bias = weight[self.order], bias[self.order]
         # Not every estimator that has weights uses them alone.
         probes = np.random.default_rng(0).normal(size=(8, weight.shape[1]))

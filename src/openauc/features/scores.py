@@ -12,6 +12,7 @@ from openauc._validation import check_choice
 from openauc.features.base import Score
 from openauc.features.distance_scores import (
     ClassMean,
+    Distance,
     FiftiethNeighbour,
     Mahalanobis,
     MahalanobisPlusPlus,
@@ -34,6 +35,7 @@ SCORES: dict[str, type[Score]] = {
     "knn": NearestNeighbour,
     "knn_10": TenthNeighbour,
     "knn_50": FiftiethNeighbour,
+    "distance": Distance,
     "class_mean": ClassMean,
     "mahalanobis": Mahalanobis,
     "mahalanobis_pp": MahalanobisPlusPlus,

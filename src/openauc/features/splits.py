@@ -35,7 +35,8 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
     n_repeats
         Times the classes are cut anew; None for as many as bring about twelve folds, since few classes say little.
     known_share
-        Share of the samples of the remaining classes in the test part, at least one sample of each class.
+        Share of the samples (of the groups, where these are given) of the remaining classes in the test part, at least
+        one of each class that has two.
     unknown_label
         Rows with this label (None for none) are in every test part and in no training part.
     random_state
@@ -67,8 +68,9 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
     def split(
         self, X: Any, y: ArrayLike | None = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Rows of the training and of the test part of each fold."""
+        """Rows of the training and of the test part of each fold; rows of one group are in the same part."""
         labels = self._labels(y)
+        groups = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
         share = check_fraction("known_share", self.known_share, one=False)
         rng = check_random_state(self.random_state)
         outlier = np.zeros(len(labels), bool) if self.unknown_label is None else labels == self.unknown_label
@@ -78,8 +80,7 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
             shuffled = rng.permutation(len(classes))
             for fold in range(n_folds):
                 held = outlier | np.isin(labels, classes[shuffled[fold::n_folds]])
-                rank = rank_within(labels, rng)
-                tested = held | (rank < share) & ~_last_of(labels, rank)
+                tested = held | _drawn(labels, groups, share, rng)
                 yield np.flatnonzero(~tested), np.flatnonzero(tested)
 
     def get_n_splits(self, X: Any = None, y: ArrayLike | None = None, groups: Any = None) -> int:
@@ -110,6 +111,17 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
         return n_folds, repeats if self.n_repeats is None else self.n_repeats
 
 
+def _drawn(
+    labels: NDArray[Any], groups: NDArray[np.int64], share: float, rng: np.random.RandomState
+) -> NDArray[np.bool_]:
+    """Rows of a share of each class's groups, at least one group if there are two, and never all of them."""
+    first, of_group = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    rank = rank_within(labels[first], rng)
+    _, code, size = np.unique(labels[first], return_inverse=True, return_counts=True)
+    drawn: NDArray[np.bool_] = ((rank < share) & (np.rint(rank * size[code]) < size[code] - 1))[of_group]
+    return drawn
+
+
 def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.float64]:
     """Random rank of each sample among those of its class, as a share: the first has 0, a single one has 1.
 
@@ -124,9 +136,18 @@ def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.
     return np.where(size[code] > 1, rank / size[code], 1.0)
 
 
-def _last_of(labels: NDArray[Any], rank: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The sample of each class with the last rank, which stays to train on whatever the share."""
-    last = np.zeros(len(labels), bool)
-    order = np.lexsort((rank, np.unique(labels, return_inverse=True)[1]))
-    last[order[np.append(labels[order][1:] != labels[order][:-1], True)]] = True
-    return last
+def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """(n,) part of each row: groups are dealt class after class, so the groups of a class are in as many parts as can be.
+
+    Rows of a class that has only one group are in no part, -1: without them the class would be gone.
+
+    >>> deal(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 2]), 2, np.random.RandomState(0)).tolist()
+    [1, 1, 0, -1, -1]
+    """
+    _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
+    label = y[first]
+    order = np.lexsort((rng.random_sample(len(label)), label))
+    part = np.empty(len(label), np.int64)
+    part[order] = (np.arange(len(label)) + rng.randint(parts)) % parts
+    alone = np.bincount(label, minlength=int(y.max()) + 1)[y] < 2
+    return np.where(alone, -1, part[of_group])

@@ -1,0 +1,141 @@
+"""Rows that belong together: copies and near-copies, which must never be on both sides of a split."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import squareform
+
+from openauc.features.base import Floats, Real
+from openauc.features.scaling import Scaling
+
+Rows = NDArray[np.int64]
+
+COPY, ALIKE = 0.05, 0.2
+"""Squared distance over the class's median one: up to the first rows count as copies, up to the second as alike."""
+COMPARED = 2000
+"""Rows of a class that are compared with each other; of the others only equal ones are found."""
+TYPICAL_ROWS = 5.0
+"""Rows that the median distance of all classes counts for in that of one class."""
+
+
+class Copies(NamedTuple):
+    """Groups of rows.
+
+    Parameters
+    ----------
+    groups
+        (n,) number of each row's group: given groups, and copies.
+    alike
+        (n,) the same with larger groups, of rows that are alike and may or may not be copies.
+    conflicts
+        Pairs of equal rows of different classes.
+    """
+
+    groups: Rows
+    alike: Rows
+    conflicts: Rows
+
+    @property
+    def n_copies(self) -> int:
+        """Rows that are not the first of their group."""
+        return len(self.groups) - len(np.unique(self.groups))
+
+    @property
+    def share_alike(self) -> float:
+        """Share of rows that are like another one but not its copy."""
+        return (len(np.unique(self.groups)) - len(np.unique(self.alike))) / len(self.groups)
+
+
+def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
+    """Groups of the rows of scaled features X with classes y; ``given`` groups stay together.
+
+    >>> x = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [9.0, 9.0], [9.0, 5.0]])
+    >>> find_copies(x, np.array([0, 0, 0, 0, 1, 1])).groups.tolist()
+    [0, 0, 1, 2, 3, 4]
+    """
+    equal = _equal(X)
+    links = [_chain(equal)] + ([] if given is None else [_chain(given)])
+    close, alike = [], []
+    classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1)]
+    distances = [_squares(X[rows]) for rows in classes]
+    medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
+    typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
+    for rows, found, median in zip(classes, distances, medians, strict=True):
+        if len(rows) < 2:
+            continue
+        unit = (len(rows) * median + TYPICAL_ROWS * typical) / (len(rows) + TYPICAL_ROWS)
+        close.append(_linked(rows, found, "single", COPY * unit))
+        # Complete linkage: a chain of paraphrases is not one text.
+        alike.append(_linked(rows, found, "complete", ALIKE * unit))
+    groups = _components([*links, *close], len(y))
+    conflicts = [(i, j) for i, j in _chain(equal).T.tolist() if y[i] != y[j]]
+    return Copies(groups, _components([*links, *close, *alike], len(y)), np.array(conflicts, np.int64).reshape(-1, 2))
+
+
+def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> NDArray[np.bool_]:
+    """(m,) which of the other rows are copies of some rows of their class."""
+    found = np.zeros(len(others), bool)
+    of_class = np.argsort(y[others], kind="stable")
+    start = np.searchsorted(y[others][of_class], np.arange(int(y.max()) + 2))
+    for label in np.unique(y[some]):
+        mine = scaling.rows(X, some[y[some] == label]).astype(np.float64)
+        places = of_class[start[label] : start[label + 1]]
+        least = 0.0
+        for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
+            theirs = scaling.rows(X, others[chunk])
+            squares = np.maximum(_cross_squares(theirs, mine), 0.0)
+            least = least or COPY * float(np.median(squares))
+            found[chunk] = squares.min(1, initial=np.inf) <= least
+    return found
+
+
+def _cross_squares(a: Real, b: Real) -> Floats:
+    return (
+        np.einsum("ij,ij->i", a, a, dtype=np.float64)[:, None]
+        + np.einsum("ij,ij->i", b, b, dtype=np.float64)
+        - 2.0 * (a @ b.astype(a.dtype).T)
+    )
+
+
+def _equal(X: Real) -> Rows:
+    """(n,) number of each row among the distinct ones."""
+    rows = np.ascontiguousarray(X + 0.0)  # of -0.0 and 0.0, one
+    found: Rows = np.unique(
+        rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0], return_inverse=True
+    )[1]
+    return found
+
+
+def _squares(x: Real) -> Floats:
+    """Condensed squared distances between all rows."""
+    full = np.maximum(_cross_squares(x, x), 0.0)
+    np.fill_diagonal(full, 0.0)
+    condensed: Floats = squareform(full, checks=False)
+    return condensed
+
+
+def _linked(rows: Rows, distances: Floats, method: str, most: float) -> Rows:
+    """(2, m) pairs of rows of one cluster."""
+    if distances.min() > most:
+        return np.empty((2, 0), np.int64)
+    return rows[_chain(fcluster(linkage(distances, method), most, "distance"))]
+
+
+def _chain(groups: Rows) -> Rows:
+    """(2, m) pairs of neighbours inside each group, which link it."""
+    order = np.argsort(groups, kind="stable")
+    same = groups[order][1:] == groups[order][:-1]
+    return np.stack([order[:-1][same], order[1:][same]])
+
+
+def _components(links: list[Rows], n: int) -> Rows:
+    pairs = np.concatenate(links, axis=1)
+    graph = coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(n, n))
+    found: Rows = connected_components(graph, directed=False)[1].astype(np.int64)
+    return found
