@@ -109,7 +109,7 @@ def test_columns_of_numbers_from_csv_to_decisions(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("\n".join(["id,a,b,note,c,y", *lines]))
     said = run("fit", tmp_path / "train.csv", *QUICK, "-o", tmp_path / "m")
     assert "3 features (columns a, b, c), labels in column y" in said
-    assert "left out, as they are no numbers or count the rows: 'id', 'note'" in said
+    assert "left out, as they are not numbers or count the rows: 'id', 'note'" in said
     (tmp_path / "new.csv").write_text("c,extra,b,a,note\n0,7,0,4,\n1.3,7,1.3,1.3,between\n")
     assert "2 rows" in run("predict", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "d.csv")
     decided = (tmp_path / "d.csv").read_text().splitlines()
