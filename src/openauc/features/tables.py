@@ -27,6 +27,7 @@ from openauc._columns import (
 )
 from openauc._files import PathLike, parse_json, write_text
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction
+from openauc.verdict import Promise
 
 if TYPE_CHECKING:
     from openauc.features.estimator import OpenSetClassifier
@@ -448,6 +449,20 @@ def _answer(classifier: OpenSetClassifier) -> Label:
     """What stands for unknown in a file, where None would be an empty cell."""
     found: Label | None = classifier.unknown_label_
     return _UNKNOWN_WORD if found is None else found
+
+
+def promise_of(classifier: OpenSetClassifier) -> Promise:
+    """What a classifier promises at its threshold, and what it forecasts."""
+    promised = classifier.threshold == "acceptance" and not classifier.guarantee_.startswith("none")
+    report = classifier.report_
+    expected = report.expected if report.max_ofpr is None else None
+    return Promise(
+        acceptance=classifier.acceptance if promised else None,
+        kind=classifier.calibration_kind_,
+        n=len(classifier.calibration_scores_),
+        openauc=None if expected is None else expected.openauc,
+        interval=None if expected is None else expected.interval,
+    )
 
 
 def unknown_when(classifier: OpenSetClassifier) -> str:
