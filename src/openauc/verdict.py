@@ -90,13 +90,15 @@ class Promise:
 
 
 class Finding(NamedTuple):
-    """A number of a verdict: measured on ``n`` rows, and what was said before."""
+    """A number of a verdict, measured on ``n`` rows; and the number that was said before, if any, with its interval."""
 
     name: str
     value: float
     interval: Interval
     n: int
-    expected: str = ""
+    said: str = ""
+    aim: float | None = None
+    aim_interval: Interval | None = None
     outcome: Outcome | None = None
 
 
@@ -142,10 +144,10 @@ def judge(
     --------
     >>> truth, classes, scores = [0] * 60 + [1] * 40, [0] * 100, [0.1] * 100
     >>> verdict = judge(truth, classes, scores, [0] * 80 + ["unknown"] * 20, promise=Promise(acceptance=0.95, n=500))
-    >>> for name, value, _, _, expected, outcome in verdict.findings:
-    ...     print(name, value, expected, outcome)
+    >>> for found in verdict.findings:
+    ...     print(found.name, found.value, found.said, found.aim, found.outcome)
     known rows accepted 0.8 promised: about 0.95 failed
-    accepted rows that are right 0.75  None
+    accepted rows right 0.75  None None
     """
     predictions = Predictions.of(y_true, y_pred, open_score)
     answer = as_labels("prediction", prediction)
@@ -164,25 +166,25 @@ def judge(
         found = share("known rows accepted", accepted[~unknown])
         outcome = promise.acceptance_outcome(found.value, found.interval, level)
         if promise.acceptance is not None:
-            word = "at least" if promise.kind == "split" else "about"
-            found = found._replace(expected=f"promised: {word} {promise.acceptance:g}", outcome=outcome)
+            said = f"promised: {'at least' if promise.kind == 'split' else 'about'}"
+            found = found._replace(said=said, aim=promise.acceptance, outcome=outcome)
         if outcome == "failed":
             advice += _about_acceptance(found.value < (promise.acceptance or 0.0))
         findings.append(found)
     if unknown.any():
         findings.append(share("unknown rows rejected", ~accepted[unknown]))
     if accepted.any():
-        findings.append(share("accepted rows that are right", right[accepted] & ~unknown[accepted]))
+        findings.append(share("accepted rows right", right[accepted] & ~unknown[accepted]))
     if unknown.any() and not unknown.all():
         model = RankedModel(read_samples(*predictions, unknown_label=unknown_label))
         evaluation = evaluate_model(model, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
         interval = evaluation.intervals["openauc"]
         found = Finding("OpenAUC", evaluation.openauc, interval, len(unknown))
         outcome = promise.openauc_outcome(interval)
-        if promise.openauc is not None and promise.interval is not None:
-            low, high = promise.interval
-            told = f"forecast: {promise.openauc:.4f} ({low:.4f} – {high:.4f})"
-            found = found._replace(expected=told, outcome=outcome)
+        if promise.openauc is not None:
+            found = found._replace(
+                said="forecast:", aim=promise.openauc, aim_interval=promise.interval, outcome=outcome
+            )
         if outcome == "failed":
             advice += _about_forecast(bool(advice))
         findings.append(found)

@@ -292,22 +292,28 @@ def show_verdict(verdict: Verdict, title: str) -> None:
         (
             finding.name,
             f"{finding.value:.4f}",
-            " – ".join(f"{bound:.4f}" for bound in finding.interval),
+            _bounds(finding.interval),
             f"{finding.n:,}",
-            finding.expected,
+            ""
+            if finding.aim is None
+            else f"{finding.said} {finding.aim:{'g' if finding.aim_interval is None else '.4f'}}",
+            "" if finding.aim_interval is None else _bounds(finding.aim_interval),
             Text(_OUTCOMES[finding.outcome], style="bold red" if finding.outcome == "failed" else ""),
         )
         for finding in verdict.findings
     ]
-    judged = any(finding.outcome for finding in verdict.findings)
     _show(
         f"{title}: decisions at the model's own threshold",
-        ("", "measured", f"{verdict.level:.0%} interval", "of rows", "said before", "verdict"),
+        ("", "measured", f"{verdict.level:.0%} interval", "of rows", "said before", "interval", "verdict"),
         rows,
-        "failed: more than the chance of these rows and of the calibration explains" if judged else "",
+        "FAILED: more is off than the chance of these rows and of the calibration explains" if verdict.failed else "",
     )
     for sentence in verdict.advice:
         _console().print(sentence)
+
+
+def _bounds(interval: tuple[float, float]) -> str:
+    return " – ".join(f"{bound:.4f}" for bound in interval)
 
 
 def _show_comparison(comparison: Comparison) -> None:

@@ -351,7 +351,7 @@ def _gaps(reader: Columns, gaps: NDArray[np.bool_], names: Sequence[str], most: 
         return f"the column {names[0]!r} is empty in {_rows(reader, np.flatnonzero(gaps.any(axis=1)))}"
     order = [int(column) for column in np.argsort(-number, kind="stable") if number[column]]
     told = [f"{names[column]!r} in {_rows(reader, np.flatnonzero(gaps[:, column]))}" for column in order[:most]]
-    more = f", and {len(order) - most} more columns" if len(order) > most else ""
+    more = f", and {len(order) - most} more" if len(order) > most else ""
     total = int(gaps.any(axis=1).sum())
     return f"cells are empty in {total:,} row{'s' * (total != 1)}: {', '.join(told)}{more}"
 
