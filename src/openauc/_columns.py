@@ -327,10 +327,11 @@ def is_empty(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or bool(cell != cell)
 
 
-def as_column_of_numbers(values: NDArray[Any]) -> tuple[NDArray[Any], list[int]] | None:
+def as_column_of_numbers(values: NDArray[Any], *, share: float = _NEARLY_ALL) -> tuple[NDArray[Any], list[int]] | None:
     """A column as numbers, NaN where a cell is empty, and the rows that hold a text; None if it is not of numbers.
 
-    It is a column of numbers if nearly all cells are that are not empty. "NA" and its like are empty among numbers.
+    It is a column of numbers if this share of the cells are that are not empty; with share 0, one of them, or if all
+    are empty. "NA" and its like are empty among numbers.
 
     >>> as_column_of_numbers(np.array(["1", "", "NA", "2.5"]))
     (array([1. , nan, nan, 2.5]), [])
@@ -345,7 +346,7 @@ def as_column_of_numbers(values: NDArray[Any]) -> tuple[NDArray[Any], list[int]]
     number = np.array([bool(cell) and check.is_number(cell) for cell in cells], bool)
     texts = [row for row, cell in enumerate(cells) if cell and not number[row]]
     given = [cells[row] for row in np.flatnonzero(number)]
-    if not given or len(texts) > (1 - _NEARLY_ALL) * (len(given) + len(texts)):
+    if len(texts) > (1 - share) * (len(given) + len(texts)) or not (given or (share == 0 and not texts)):
         return None
     parsed = parse_cells(given)
     if parsed.dtype.kind == "U":  # codes, such as "007"

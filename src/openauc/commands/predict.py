@@ -165,8 +165,6 @@ def _label_table(
         show_verdict(verdict, f"{folder} on {file}")
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     typer.echo(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
-    if table.dropped:
-        typer.echo(f"{table.dropped:,} rows of {file} have empty cells and are left out, as when the model was fitted.")
     for line in _small_classes(classifier, columns["prediction"]):
         typer.echo(line)
     if verdict is not None and verdict.n_known and verdict.n_unknown:
@@ -200,6 +198,11 @@ def read_like_model(
     source = Source.load(folder)
     table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
     refuse_other_features(classifier, table, folder)
+    if table.dropped:
+        warnings.warn(
+            f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted.",
+            stacklevel=2,
+        )
     if None not in (source.encoder, table.source.encoder) and source.encoder != table.source.encoder:
         warnings.warn(
             f"{file} was embedded by {table.source.encoder}, but {folder} was fitted on embeddings by "

@@ -288,7 +288,7 @@ def _matrix(path: Path, reader: Columns, columns: Columns, names: Sequence[str])
 
 
 def _numbers(path: Path, reader: Columns, values: NDArray[Any], name: str) -> NDArray[Any]:
-    found = as_column_of_numbers(values)
+    found = as_column_of_numbers(values, share=0)  # it is a feature, however few rows there are
     if found is None:
         raise _not_numbers(path, name)
     numbers, texts = found
