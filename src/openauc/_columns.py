@@ -346,7 +346,7 @@ def as_column_of_numbers(values: NDArray[Any], *, share: float = _NEARLY_ALL) ->
     number = np.array([bool(cell) and check.is_number(cell) for cell in cells], bool)
     texts = [row for row, cell in enumerate(cells) if cell and not number[row]]
     given = [cells[row] for row in np.flatnonzero(number)]
-    if len(texts) > (1 - share) * (len(given) + len(texts)) or not (given or (share == 0 and not texts)):
+    if len(given) < share * (len(given) + len(texts)) or not (given or (share == 0 and not texts)):
         return None
     parsed = parse_cells(given)
     if parsed.dtype.kind == "U":  # codes, such as "007"
