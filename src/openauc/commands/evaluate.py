@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openauc._columns import read_about, read_columns
-from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, read_label
+from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.scoring import (
     FILE_HELP,
     Json,
@@ -187,7 +187,9 @@ def evaluate(
         decisions = None if pred_column == DECISION else _decisions(columns, predictions)
         verdict = None
         if decisions is not None:
-            verdict = judge(*predictions, decisions, promise=_promise(path, acceptance), unknown_label=label)
+            verdict = judge(
+                *predictions, decisions, promise=_promise(path, acceptance), unknown_label=label, level=level
+            )
             if json_out != "-":
                 show_verdict(verdict, str(path))
         evaluation = evaluate_triple(*predictions, **measuring, unknown_label=label)
@@ -228,21 +230,20 @@ def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: b
     """Predictions in which classes that are never predicted are unknown, if that is declared; else a hint at them."""
     import numpy as np
 
-    unknown = is_label(predictions.y_true, label)
-    unseen = ~unknown & ~np.isin(predictions.y_true, predictions.y_pred)
-    unseen &= ~is_label(predictions.y_true, UNKNOWN)  # which is said elsewhere
-    if not unseen.any():
+    marks = {str(label), str(UNKNOWN)}
+    classes = set(predictions.y_true.tolist()) - set(predictions.y_pred.tolist())  # sets: sorting names is slow
+    names = sorted(name for name in classes if str(name) not in marks)
+    if not names:
         return predictions
-    names = [str(name) for name in np.unique(predictions.y_true[unseen])]
+    unseen = np.isin(predictions.y_true, names)
     if declared:
         mark: Any = str(label) if predictions.y_true.dtype.kind == "U" else label
         return predictions._replace(y_true=np.where(unseen, mark, predictions.y_true))
-    shown = ", ".join(map(repr, names[:_MOST_NAMED])) + (", ..." if len(names) > _MOST_NAMED else "")
     hint = (
-        f"Never predicted in {path}: {shown} ({int(unseen.sum()):,} of {len(unseen):,} samples). If the model does not "
-        "know these classes, their samples are unknown: add --unseen-unknown."
+        f"Never predicted in {path}: {named(names, _MOST_NAMED)} ({int(unseen.sum()):,} of {len(unseen):,} samples). "
+        "If the model does not know these classes, their samples are unknown: add --unseen-unknown."
     )
-    if not unknown.any():
+    if not is_label(predictions.y_true, label).any():
         raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
     typer.echo(f"hint: {hint}", err=True)
     return predictions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from openauc._columns import means_unknown
-from openauc._validation import check_choice, read_label
+from openauc._validation import check_choice, named, read_label
 from openauc.commands.scoring import _console, _show
 from openauc.commands.train import assignments
 from openauc.features.tables import Missing, is_model
@@ -182,10 +182,7 @@ def _read(table: Samples) -> str:
         f"{', '.join(shown)}{encoder}), labels in column {table.source.label}"
     ]
     if table.left_out:
-        left = ", ".join(
-            [*map(repr, table.left_out[:_MOST_NAMED]), *(["…"] if len(table.left_out) > _MOST_NAMED else [])]
-        )
-        lines.append(f"left out, as they are not numbers or count the rows: {left}")
+        lines.append(f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}")
     if table.dropped:
         lines.append(f"dropped, as cells are empty: {table.dropped:,} rows")
     return "\n".join(lines)
@@ -271,7 +268,7 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
 
 def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str]]:
     from openauc.commands.progress import clock
-    from openauc.features.tables import named, unknown_when
+    from openauc.features.tables import unknown_when
 
     report: FitReport = classifier.report_
     outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -26,7 +25,7 @@ from openauc._columns import (
     suffix_of,
 )
 from openauc._files import PathLike, parse_json, write_text
-from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction
+from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction, named
 from openauc.verdict import Promise
 
 if TYPE_CHECKING:
@@ -354,13 +353,6 @@ def _gaps(reader: Columns, gaps: NDArray[np.bool_], names: Sequence[str], most: 
     more = f", and {len(order) - most} more" if len(order) > most else ""
     total = int(gaps.any(axis=1).sum())
     return f"cells are empty in {total:,} row{'s' * (total != 1)}: {', '.join(told)}{more}"
-
-
-def named(columns: Iterable[str], most: int = 20) -> str:
-    """Names in quotes, the first of many."""
-    names = list(columns)
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*map(repr, islice(names, most)), *more]) or "none"
 
 
 def groups_of(table: Table, column: str | None = None) -> NDArray[np.int64] | None:
