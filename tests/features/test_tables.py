@@ -215,6 +215,9 @@ def test_rows_with_empty_cells_can_be_dropped(tmp_path: Path) -> None:
     table = read_table(gappy(tmp_path / "t.csv"), label_column="kind", missing="drop")
     assert table.features.tolist() == [[1, 2], [7, 8]]
     assert (table.labels.tolist(), table.dropped) == (["x", "y"], 2)
+    np.savez(tmp_path / "t.npz", X=np.where(X == 7, np.nan, X), y=[0, 1, 2, 3], classes=np.arange(9))
+    archive = read_table(tmp_path / "t.npz", missing="drop")
+    assert (archive.labels.tolist(), len(archive.columns["classes"])) == ([0, 1, 3], 9)
     with pytest.raises(ValueError, match="every row has an empty cell"):
         read_table(gappy(tmp_path / "t.csv", "a,b\n1,\n,2\n"), missing="drop")
 
@@ -264,6 +267,8 @@ def test_columns_are_matched_by_name(tmp_path: Path) -> None:
     assert read_table(file, like=like).features.tolist() == [[1, 2, 3]]
     with pytest.raises(ValueError, match=r"lacks 2 of the 3 feature columns .*: 'b', 'c'; it has 'a', 'd', 'e'"):
         read_table(gappy(file, "a,d,e\n1,2,3\n"), like=like)
+    with pytest.raises(ValueError, match="lacks 3 of the 3 feature columns"):
+        read_table(gappy(file, "note\nhm\n"), like=like)
     with pytest.raises(ValueError, match="lacks 1 of the 1 feature columns"):
         read_table(gappy(file, "b\n1\n"), like=Source(features=("a",)))
     np.savez(tmp_path / "t.npz", vectors=X)

@@ -190,16 +190,21 @@ def read_table(
     left_out: tuple[str, ...] = ()
     if embedding_column is None and like.features and all(name in columns for name in like.features):
         taken = like.features
+    elif embedding_column is None and len(like.features) > 1:
+        raise _lacking(file, columns, like)
     else:
         taken, left_out = _features(file, columns, embedding_column, {label, group_column})
-        if embedding_column is None and like.features:
-            _refuse_other_columns(file, columns, taken, like)
+        # One column of lists stands in for one of another name; its width is compared later.
+        if embedding_column is None and like.features and columns[taken[0]].ndim != 2:
+            raise _lacking(file, columns, like)
     matrix = _matrix(file, reader, columns, taken)
     matrix, kept, medians = _without_gaps(file, reader, matrix, taken, treatment, like.medians)
     source = Source(
         features=taken, label=label, encoder=read_about(file).get("encoder"), missing=treatment, medians=medians
     )
-    others = {name: values[kept] for name, values in columns.items() if name not in taken}
+    others = {name: values for name, values in columns.items() if name not in taken}
+    if not kept.all():  # arrays of an archive may have other lengths
+        others = {name: values[kept] if values.shape[:1] == kept.shape else values for name, values in others.items()}
     return Table(file, matrix, others, source, left_out, int(len(kept) - kept.sum()))
 
 
@@ -231,12 +236,9 @@ def _rows(reader: Columns, rows: Sequence[int] | NDArray[np.int64], most: int = 
     return f"{len(rows):,} row{'s' * (len(rows) != 1)} ({first}{', ...' if len(rows) > most else ''})"
 
 
-def _refuse_other_columns(path: Path, columns: Columns, taken: tuple[str, ...], like: Source) -> None:
-    """Raise unless one column of lists stands in for one of another name; its width is compared later."""
-    if len(like.features) == len(taken) == 1 and columns[taken[0]].ndim == 2:
-        return
+def _lacking(path: Path, columns: Columns, like: Source) -> ValueError:
     lacking = [name for name in like.features if name not in columns]
-    raise ValueError(
+    return ValueError(
         f"{path} lacks {len(lacking)} of the {len(like.features)} feature columns that the model was fitted on: "
         f"{named(lacking)}; it has {named(columns)}. Columns are matched by name: add or rename them."
     )
