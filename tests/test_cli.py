@@ -391,3 +391,42 @@ def test_shipped_examples_are_small_and_hold_no_pickles() -> None:
     assert sum(file.stat().st_size for file in files) < 200_000
     a, b = map(Predictions.load, files)  # allow_pickle is never set
     assert np.array_equal(a.y_true, b.y_true)
+
+
+def test_a_usual_word_for_unknown_is_recognised(tmp_path: Path) -> None:
+    rows = "a,a,0.1\nb,b,0.2\na,b,0.4\nOut of scope,a,0.9\nOut of scope,b,0.3\n"
+    file = write_csv(tmp_path / "p.csv", f"y_true,y_pred,open_score\n{rows}")
+    result = CliRunner().invoke(app, ["evaluate", str(file), "--replicates", "10"])
+    assert result.exit_code == 0, result.stderr
+    assert "y_true holds no -1, so 'Out of scope' is taken as the label of unknown samples" in result.stderr
+    assert "3 known, 2 unknown samples" in result.stdout
+    assert "Threshold for" in run("threshold", file, "--target", "unknown_recall=0.5")
+    predicted = write_csv(tmp_path / "q.csv", f"y_true,y_pred,open_score\n{rows}a,Out of scope,1\n")
+    assert "no unknown sample" in run("evaluate", predicted, code=2)
+
+
+def test_classes_that_are_never_predicted(tmp_path: Path) -> None:
+    rows = "a,a,0.1\nb,b,0.2\na,b,0.4\nc,a,0.9\nd,b,0.3\n"
+    file = write_csv(tmp_path / "p.csv", f"y_true,y_pred,open_score\n{rows}")
+    said = run("evaluate", file, code=2)
+    assert said.startswith("error: there is no unknown sample")
+    assert "'c', 'd' (2 of 5 samples)" in said
+    assert "add --unseen-unknown" in said
+    assert "3 known, 2 unknown" in run("evaluate", file, "--unseen-unknown", "--replicates", 10)
+    file.write_text(file.read_text() + "-1,a,0.7\n")
+    result = CliRunner().invoke(app, ["evaluate", str(file), "--replicates", "10"])
+    assert "hint: Never predicted" in result.stderr
+    assert "5 known, 1 unknown" in result.stdout
+    assert "3 known, 3 unknown" in run("evaluate", file, "--unseen-unknown", "--replicates", 10)
+    numbers = write_csv(tmp_path / "n.csv", "y_true,y_pred,open_score\n0,0,0.1\n1,1,0.2\n7,1,0.9\n")
+    assert "2 known, 1 unknown" in run("evaluate", numbers, "--unseen-unknown", "--replicates", 10)
+    assert "--unseen-unknown needs all samples" in run("evaluate", file, "--shards", "--unseen-unknown", code=2)
+
+
+@pytest.mark.parametrize("column", ["0.3,0.2,0.9", "a,x,y", "a,,b"])
+def test_a_column_prediction_of_another_meaning_is_left_alone(tmp_path: Path, column: str) -> None:
+    cells = zip(("a,a,0.1", "b,b,0.2", "-1,a,0.9"), column.split(","), strict=True)
+    text = "\n".join(f"{row},{cell}" for row, cell in cells)
+    file = write_csv(tmp_path / "p.csv", f"y_true,y_pred,open_score,prediction\n{text}\n")
+    assert "threshold" not in run("evaluate", file, "--replicates", 10).splitlines()[0]
+    assert "--acceptance is 95.0" not in run("evaluate", file, "--acceptance", 95, "--replicates", 10)

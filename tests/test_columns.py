@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openauc import openauc_score
-from openauc._columns import Csv, guess_arguments, parse_cells, read_columns
+from openauc._columns import (
+    Csv,
+    as_column_of_numbers,
+    guess_arguments,
+    means_unknown,
+    parse_cells,
+    read_about,
+    read_columns,
+    write_columns,
+)
 from openauc.predictions import Predictions
 
 HEADER = "y_true,y_pred,open_score\n"
@@ -303,3 +312,49 @@ def test_matrices_and_holes_are_no_candidates(tmp_path):
     found = guess_arguments(read_columns(tmp_path / "p.csv"), GIVEN, list(GIVEN))
     assert found["label_column"] == "truth"
     assert found["unknown_label"] == "unk"
+
+
+@pytest.mark.parametrize(
+    "word", ["unknown", "Other", "oos", "OOD", "out-of-scope", "out of scope", "misc", "None", "unk"]
+)
+def test_usual_words_for_unknown(word):
+    assert means_unknown(word)
+    assert not means_unknown(f"{word} card")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet"])
+def test_what_a_file_says_beside_its_columns(tmp_path, suffix):
+    file = tmp_path / f"p.{suffix}"
+    write_columns(file, {"a": [1, 2], "b": ["x", "y"]}, about={"promise": '{"é": 1}'})
+    assert read_about(file) == {"promise": '{"é": 1}'}
+    assert list(read_columns(file)) == ["a", "b"]
+    write_columns(file, {"a": [1, 2]})
+    assert read_about(file) == {}
+
+
+def test_a_csv_has_no_place_for_more(tmp_path):
+    write_columns(tmp_path / "p.csv", {"a": [1]}, about={"promise": "x"})
+    assert (tmp_path / "p.csv").read_text() == "a\n1\n"
+    assert read_about(tmp_path / "p.csv") == {}
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers", "texts"),
+    [
+        ([*"123456789", "-"], 9, [9]),
+        (["1", "n/a", "NaN", " ", "null"], 1, []),
+        ([None, 2.5, 3], 2, []),
+        (np.array([1, 2]), 2, []),
+    ],
+)
+def test_columns_of_numbers(cells, numbers, texts):
+    values = cells if isinstance(cells, np.ndarray) else np.array(cells, dtype=object)
+    found = as_column_of_numbers(values)
+    assert found is not None
+    assert (np.isfinite(found[0]).sum(), found[1]) == (numbers, texts)
+
+
+@pytest.mark.parametrize("cells", [["1", "x"], ["007", "008", "009"], ["", " "], [[1, 2], [3, 4]]])
+def test_columns_of_something_else(cells):
+    assert as_column_of_numbers(np.array(cells)) is None
+    assert as_column_of_numbers(np.array(["2020-01-01", "NaT"], "M8[ns]")) is None

@@ -22,16 +22,24 @@ FORMATS = (".npz", ".csv", ".parquet")
 Columns = Mapping[str, NDArray[Any]]
 
 
-def write_columns(path: PathLike, columns: Mapping[str, ArrayLike]) -> None:
-    """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing."""
+_ABOUT = "openauc."
+"""Begins the names of what a file says beside its columns."""
+
+
+def write_columns(path: PathLike, columns: Mapping[str, ArrayLike], about: Mapping[str, str] | None = None) -> None:
+    """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing.
+
+    ``about`` is what :func:`read_about` reads; a ``.csv`` file has no place for it.
+    """
     suffix = suffix_of(path)
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     check.check_same_length(**arrays)
+    told = {f"{_ABOUT}{key}": text for key, text in (about or {}).items()}
     with atomic_write(path) as file:
         if suffix == ".npz":
             # As np.savez_compressed writes it, which has no place for a column called "file".
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, column in arrays.items():
+                for name, column in {**arrays, **{key: np.array(text) for key, text in told.items()}}.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                         np.lib.format.write_array(entry, column, allow_pickle=False)
         elif suffix == ".csv":
@@ -43,7 +51,8 @@ def write_columns(path: PathLike, columns: Mapping[str, ArrayLike]) -> None:
             text.detach()
         else:
             pyarrow, parquet = import_pyarrow()
-            parquet.write_table(pyarrow.table({k: pyarrow.array(v) for k, v in arrays.items()}), file)
+            table = pyarrow.table({k: pyarrow.array(v) for k, v in arrays.items()})
+            parquet.write_table(table.replace_schema_metadata(told or None), file)
 
 
 def read_columns(path: PathLike) -> Columns:
@@ -54,6 +63,20 @@ def read_columns(path: PathLike) -> Columns:
         raise FileNotFoundError(f"there is no file {file}.")
     reader = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}[suffix]
     return reader(file)
+
+
+def read_about(path: PathLike) -> dict[str, str]:
+    """What a file says beside its columns, as the encoder of its embeddings; nothing if it is a ``.csv`` file."""
+    suffix = suffix_of(path)
+    if suffix == ".parquet":
+        found = import_pyarrow()[1].read_schema(path).metadata or {}
+        said = {key.decode(errors="replace"): text.decode(errors="replace") for key, text in found.items()}
+    elif suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            said = {name: str(archive[name]) for name in archive.files if name.startswith(_ABOUT)}
+    else:
+        said = {}
+    return {key.removeprefix(_ABOUT): text for key, text in said.items() if key.startswith(_ABOUT)}
 
 
 def suffix_of(path: PathLike) -> str:
@@ -70,11 +93,17 @@ def read_numbers(columns: Columns, name: str, path: PathLike) -> NDArray[Any]:
     if values.ndim == 1 and values.dtype.kind in "UO":
         for row, value in enumerate(values.tolist()):
             if isinstance(value, str | bytes) and not check.is_number(value):
-                place = f"line {columns.line(row)}" if isinstance(columns, Csv) else f"sample {row}"
                 comma = isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value)
                 hint = "; write decimals with a point" if comma else ""
-                raise ValueError(f"{path}, {place}: column {name!r} holds {value!r}, which is no number{hint}.")
+                raise ValueError(
+                    f"{path}, {place(columns, row)}: column {name!r} holds {value!r}, which is no number{hint}."
+                )
     return check.as_scores(name, values)
+
+
+def place(columns: Columns, row: int) -> str:
+    """Where a sample stands in its file."""
+    return f"line {columns.line(row)}" if isinstance(columns, Csv) else f"sample {row}"
 
 
 def parse_cells(cells: list[str]) -> NDArray[Any]:
@@ -147,23 +176,26 @@ class Csv(Columns):
         return found
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        values = self._column(name)
+        if values.dtype.kind == "U" and (values == "").any():
+            line = self.line(int(np.argmax(values == "")))
+            raise ValueError(f"{self._path}, line {line}: column {name!r} is empty; every sample needs a value.")
+        return values
+
+    def _column(self, name: str) -> NDArray[Any]:
+        """Numbers if all cells are, else texts, empty ones among them."""
         position = self._position[name]
         if self._numbers:
             return self._numbers[position]
         cells = self._cells[position :: len(self._position)]
         values = parse_cells(cells)
-        if values.dtype.kind != "U":
+        if values.dtype.kind != "U" or self._delimiter == "," or any("." in cell for cell in cells):
             return values
-        if (values == "").any():
-            line = self.line(int(np.argmax(values == "")))
-            raise ValueError(f"{self._path}, line {line}: column {name!r} is empty; every sample needs a value.")
-        if self._delimiter == "," or any("." in cell for cell in cells):
+        points = [cell.replace(",", ".") for cell in cells]
+        if parse_cells([cell for cell in points if cell.strip()]).dtype.kind != "f":
             return values
-        points = parse_cells([cell.replace(",", ".") for cell in cells])
-        if points.dtype.kind != "f":
-            return values
-        warnings.warn(f"{self._path}: column {name!r} is read with decimal commas.", stacklevel=4)
-        return points
+        warnings.warn(f"{self._path}: column {name!r} is read with decimal commas.", stacklevel=5)
+        return parse_cells(points)
 
     def __contains__(self, name: object) -> bool:
         return name in self._position
@@ -179,9 +211,7 @@ class GappyCsv(Csv):
     """A CSV file in which cells may be empty: not every column is needed."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if self._numbers:
-            return super().__getitem__(name)
-        return parse_cells(self._cells[self._position[name] :: len(self)])
+        return self._column(name)
 
 
 def _read_numbers(body: str, delimiter: str, width: int) -> list[NDArray[Any]]:
@@ -217,7 +247,7 @@ def _read_npz(path: Path) -> Columns:
         raise ValueError(f"{unreadable}.")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            return {name: archive[name] for name in archive.files if not name.startswith(_ABOUT)}
     except Exception as error:  # damaged archives fail in many ways, down to zlib
         if "allow_pickle" in str(error):
             raise ValueError(
@@ -273,7 +303,57 @@ _TRUE = re.compile(r"true|truth|label|target|actual|class|gold|expected|\bgt|^y$
 _CONFIDENCE = re.compile(r"conf|prob|logit|softmax|msp|certain|simil|cosine")
 _STRANGENESS = re.compile(r"un_?known|uncert|open|novel|anomal|ood|outlier|dist|energy|entropy")
 _SCORE = re.compile(f"score|{_CONFIDENCE.pattern}|{_STRANGENESS.pattern}")
-_UNKNOWN_WORDS = {"unknown", "other", "others", "unk", "ood", "novel", "none", "outlier", "unseen", "background"}
+_UNKNOWN = re.compile(
+    r"un_?known|unk|others?|none|none_of_(these|them|the_above)|oo[sd]|out_of_(scope|domain|distribution)|"
+    r"misc|miscellaneous|novel|outliers?|unseen|background"
+)
+_EMPTY = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"}
+_NEARLY_ALL = 0.9
+
+
+def means_unknown(label: object) -> bool:
+    """Whether a label is a usual word for samples of none of the classes.
+
+    >>> means_unknown("Out of scope"), means_unknown("other"), means_unknown("mother")
+    (True, True, False)
+    """
+    return _UNKNOWN.fullmatch(re.sub(r"[\s_-]+", "_", str(label).strip().lower())) is not None
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, the missing value of pandas, or blanks."""
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or bool(cell != cell)
+
+
+def as_column_of_numbers(values: NDArray[Any], *, share: float = _NEARLY_ALL) -> tuple[NDArray[Any], list[int]] | None:
+    """A column as numbers, NaN where a cell is empty, and the rows that hold a text; None if it is not of numbers.
+
+    It is a column of numbers if this share of the cells are that are not empty; with share 0, one of them, or if all
+    are empty. "NA" and its like are empty among numbers.
+
+    >>> as_column_of_numbers(np.array(["1", "", "NA", "2.5"]))
+    (array([1. , nan, nan, 2.5]), [])
+    >>> as_column_of_numbers(np.array(["007", "008"])), as_column_of_numbers(np.array(["", ""]))
+    (None, None)
+    """
+    if values.ndim != 1 or values.dtype.kind not in "iufbUO":
+        return None
+    if values.dtype.kind in "iufb":
+        return values, []
+    cells = ["" if is_empty(cell) or str(cell).strip().lower() in _EMPTY else str(cell) for cell in values.tolist()]
+    number = np.array([bool(cell) and check.is_number(cell) for cell in cells], bool)
+    texts = [row for row, cell in enumerate(cells) if cell and not number[row]]
+    given = [cells[row] for row in np.flatnonzero(number)]
+    if len(given) < share * (len(given) + len(texts)) or not (given or (share == 0 and not texts)):
+        return None
+    parsed = parse_cells(given)
+    if parsed.dtype.kind == "U":  # codes, such as "007"
+        return None
+    numbers = np.full(len(cells), np.nan)
+    numbers[number] = parsed
+    return numbers, texts
 
 
 def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collection[str]) -> dict[str, str | bool]:
@@ -357,7 +437,7 @@ def _unknown_label(true: set[str], predicted: set[str]) -> str | None:
     """The label of unknown samples, unless it is the usual one."""
     if str(check.UNKNOWN) in true:
         return None
-    for likely in (true - predicted, {label for label in true if label.lower() in _UNKNOWN_WORDS}):
+    for likely in (true - predicted, {label for label in true if means_unknown(label)}):
         if len(likely) == 1:
             return likely.pop()
     return None

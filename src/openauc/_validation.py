@@ -221,6 +221,17 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = T
     return number
 
 
+def named(names: Iterable[Any], most: int = 20) -> str:
+    """Names in quotes, the first of many.
+
+    >>> named(["a", "b", "c"], most=2), named([])
+    ("'a', 'b', 1 more", 'none')
+    """
+    found = list(names)
+    more = [f"{len(found) - most} more"] if len(found) > most else []
+    return ", ".join([*map(repr, found[:most]), *more]) or "none"
+
+
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
     """``value`` if it is one of ``choices``, else an error with the likely spelling."""
     options: Sequence[str] = list(choices)

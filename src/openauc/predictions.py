@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,11 +148,9 @@ class MissingColumns(ValueError):
     """A file without the columns asked for: ``sentence`` tells what it has, ``guess`` the arguments that may fit."""
 
     def __init__(self, path: PathLike, columns: Columns, given: Mapping[str, str], absent: Collection[str]) -> None:
-        names = [*map(repr, islice(columns, 20))]
-        more = [f"{len(columns) - 20} more"] if len(columns) > 20 else []
         self.sentence = (
-            f"{path} has no column{'s' * (len(absent) > 1)} {', '.join(repr(given[role]) for role in absent)}; "
-            f"it has {', '.join(names + more) or 'none'}."
+            f"{path} has no column{'s' * (len(absent) > 1)} {check.named(given[role] for role in absent)}; it has "
+            f"{check.named(columns)}."
         )
         self.guess = guess_arguments(columns, given, absent)
         if not self.guess.keys() >= set(absent):

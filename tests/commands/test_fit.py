@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from openauc import Predictions, evaluate
 from openauc.cli import app
 from openauc.commands import fit as command
+from openauc.commands import predict as predicting
 from openauc.features import OpenSetClassifier
 from openauc.features.files import JSON
 from openauc.features.tables import MODEL, Source
@@ -109,7 +111,7 @@ def test_columns_of_numbers_from_csv_to_decisions(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("\n".join(["id,a,b,note,c,y", *lines]))
     said = run("fit", tmp_path / "train.csv", *QUICK, "-o", tmp_path / "m")
     assert "3 features (columns a, b, c), labels in column y" in said
-    assert "left out, as they are no numbers or count the rows: 'id', 'note'" in said
+    assert "left out, as they are not numbers or count the rows: 'id', 'note'" in said
     (tmp_path / "new.csv").write_text("c,extra,b,a,note\n0,7,0,4,\n1.3,7,1.3,1.3,between\n")
     assert "2 rows" in run("predict", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "d.csv")
     decided = (tmp_path / "d.csv").read_text().splitlines()
@@ -269,3 +271,134 @@ def test_bad_input_with_a_model_is_said_in_one_sentence(fitted: tuple[Path, str]
     assert not (tmp_path / "page.html").exists()
     assert "suffix '.txt'" in run("predict", model, folder / "test.parquet", "-o", tmp_path / "d.txt", code=2)
     assert not (tmp_path / "d.csv").exists()
+
+
+def penguins(path: Path, seed: int = 0, *, classes: tuple[str, ...] = ("a", "b", "c")) -> Path:
+    """A table of measurements in CSV, two of its cells empty."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(classes, 40)
+    X = 6 * np.eye(4)[np.repeat(np.arange(len(classes)), 40)] + rng.normal(size=(len(y), 4))
+    cells = [[f"{x:.3f}" for x in row] for row in X]
+    cells[3][0], cells[9][2] = "", "NA"
+    rows = [",".join([*row, "2007", label]) for row, label in zip(cells, y, strict=True)]
+    path.write_text("\n".join(["length,depth,mass,wing,year,class", *rows]) + "\n")
+    return path
+
+
+def test_empty_cells_from_fit_to_predict(tmp_path: Path) -> None:
+    train, model, out = penguins(tmp_path / "t.csv"), tmp_path / "m", tmp_path / "d.csv"
+    said = run("fit", train, *QUICK, "-o", model, code=2)
+    assert "cells are empty in 2 rows: 'length' in 1 row (line 5), 'mass' in 1 row (line 11)" in said
+    assert "--missing drop or --missing median" in said
+    assert not model.exists()
+    said = run("fit", train, *QUICK, "--missing", "drop", "-o", model)
+    assert "118 samples, 5 features (columns length, depth, mass, wing, year)" in said
+    assert "dropped, as cells are empty: 2 rows" in said
+    result = CliRunner().invoke(app, ["predict", str(model), str(train), "-o", str(out)])
+    assert (result.exit_code, "2 rows have empty cells and are left out" in result.stderr) == (0, True)
+    assert len(read_columns(out)["prediction"]) == 118
+    assert "120 samples" in run("fit", train, *QUICK, "--missing", "median", "-o", model)
+    assert "120 rows in" in run("predict", model, train, "-o", out)
+    assert Source.load(model).missing == "median"
+    (tmp_path / "new.csv").write_text("wing,length,depth\n1,2,3\n")
+    said = run("predict", model, tmp_path / "new.csv", "-o", out, code=2)
+    assert "lacks 2 of the 5 feature columns that the model was fitted on: 'mass', 'year'" in said
+
+
+def test_empty_labels_stop_a_fit(tmp_path: Path) -> None:
+    train = tmp_path / "t.csv"
+    train.write_text(penguins(train).read_text().replace("2007,b\n", "2007,\n", 2))
+    said = run("fit", train, "--missing", "drop", "-o", tmp_path / "m", code=2)
+    assert "'class' of labels is empty in 2 rows (line 42, line 43). Label these rows, or drop them." in said
+
+
+def test_a_word_for_none_of_the_classes_is_noticed(tmp_path: Path) -> None:
+    words = ("fit", penguins(tmp_path / "t.csv", classes=("a", "b", "other")), "--missing", "drop", *QUICK)
+    out = ("-o", tmp_path / "m")
+    assert "hint: 'other' is learned as a class, of 40 rows" in run(*words, *out)
+    assert "add --unknown-label other" in run(*words, *out)
+    assert "hint" not in run(*words, *out, "--unknown-label", "other")
+    assert OpenSetClassifier.load(tmp_path / "m").classes_.tolist() == ["a", "b"]
+    penguins(tmp_path / "t.csv", classes=("a", "b", "unknown"))
+    assert "hint" not in run(*words, *out)
+
+
+def test_a_column_of_groups(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    train = table(tmp_path / "t.parquet", 3, author=[f"author {i // 2}" for i in range(120)])
+    run("fit", train, *QUICK, "--group-column", "author", "-o", tmp_path / "m")
+    assert OpenSetClassifier.load(tmp_path / "m").classes_.tolist() == ["ant", "bee", "cat"]
+    said = run("fit", train, "--group-column", "writer", "-o", tmp_path / "m", code=2)
+    assert "no column 'writer', which --group-column names" in said
+
+
+def test_near_copies_and_small_classes_are_told(fitted: tuple[Path, str]) -> None:
+    model = OpenSetClassifier.load(fitted[0] / "model")
+    model.report_ = replace(model.report_, near_copies=12, small_classes=("ant", "elk"))
+    facts = dict(command._facts(model, 1.0))
+    assert facts["near-copies"].startswith("12 rows are a copy")
+    assert facts["small classes"].startswith("'ant', 'elk': too few rows")
+    answers = np.array(["ant", "bee", "ant", "unknown"])
+    (line,) = predicting._small_classes(model, answers)
+    assert line.startswith("2 rows are given to classes")
+    assert "'ant' 2." in line
+    assert predicting._small_classes(model, answers[1:2]) == []
+
+
+@pytest.fixture(scope="module")
+def drifted(fitted: tuple[Path, str]) -> Path:
+    """Rows of the same classes, and others, that are more spread than those of training."""
+    columns = pq.read_table(fitted[0] / "test.parquet")
+    noise = np.random.default_rng(0).normal(size=(columns.num_rows, 8))
+    moved = np.stack(columns["embedding"].to_numpy()) + noise
+    place = columns.column_names.index("embedding")
+    file = fitted[0] / "drifted.parquet"
+    pq.write_table(columns.set_column(place, "embedding", [moved.astype(np.float32).tolist()]), file)
+    return file
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+def test_a_promise_that_fails_is_said(fitted: tuple[Path, str], drifted: Path, tmp_path: Path, suffix: str) -> None:
+    model, out = fitted[0] / "model", tmp_path / f"d.{suffix}"
+    said = run("predict", model, drifted, "-o", out)
+    assert " ".join(said.split()).startswith(f"{model} on {drifted}: decisions at the model's own threshold")
+    line = next(line for line in said.splitlines() if "known rows accepted" in line)
+    columns = read_columns(out)
+    known = columns["y_true"] != "-1"
+    accepted = (columns["prediction"] == columns["y_pred"])[known].mean()
+    assert f"{accepted:.4f}" in line
+    assert "promised: about 0.95" in line
+    assert "FAILED" in line
+    assert "classifier.calibrate(X, y)" in said
+    (words,) = re.findall(r"`openauc (evaluate .*)`", said)
+    assert ("--acceptance 0.95" in words) == (suffix == "csv")
+    again = run(*shlex.split(words), "--replicates", 20)
+    assert " ".join(again.split()).startswith(f"{out}: decisions at the model's own threshold")
+    assert line.split()[:8] == next(one for one in again.splitlines() if "known rows accepted" in one).split()[:8]
+    assert "FAILED" in again
+    found = json.loads(run(*shlex.split(words), "--replicates", 20, "--json", "-"))
+    assert found["verdict"]["failed"]
+    assert found["verdict"]["findings"][0]["value"] == accepted
+    bare = run("evaluate", out, "--replicates", 20)
+    assert ("promised" in bare) == (suffix != "csv")
+    assert "known rows accepted" in bare
+
+
+def test_a_promise_that_is_kept_is_said(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    said = run("predict", fitted[0] / "model", fitted[0] / "test.parquet", "-o", tmp_path / "d.csv")
+    assert re.search(r"known rows accepted .* promised: about 0.95 +kept", said)
+    assert re.search(r"OpenAUC .* forecast: \d", said)
+    assert "FAILED" not in said
+    by_rate = run("predict", fitted[0] / "model", fitted[0] / "test.parquet", "-o", tmp_path / "d.csv", "--fdr", 0.2)
+    assert "known rows accepted" in by_rate
+    assert "promised" not in by_rate
+
+
+def test_the_page_begins_with_the_verdict(fitted: tuple[Path, str], drifted: Path, tmp_path: Path) -> None:
+    model, page = fitted[0] / "model", tmp_path / "page.html"
+    run("report", model, drifted, "-o", page, "--replicates", 20)
+    text = page.read_text()
+    first = text.index("<h1>")
+    assert text[first:].startswith(f"<h1>On drifted, {model} does not keep what it promised.</h1>")
+    assert "FAILED" in text
+    run("report", model, fitted[0] / "test.parquet", "-o", page, "--replicates", 20)
+    assert f"<h1>On test, {model} keeps what it promised.</h1>" in page.read_text()

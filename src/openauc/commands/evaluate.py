@@ -6,12 +6,14 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from openauc._validation import read_label
+from openauc._columns import read_about, read_columns
+from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.scoring import (
     FILE_HELP,
     Json,
@@ -27,17 +29,28 @@ from openauc.commands.scoring import (
     _write_json,
     load_file,
     model_names,
+    show_verdict,
+    unknown_label_of,
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from openauc._columns import Columns
+    from openauc._validation import Label
     from openauc.evaluation import Evaluation
     from openauc.metrics.legacy import LegacyRow
+    from openauc.predictions import Predictions
     from openauc.shards import Plan, ShardedEvaluation
     from openauc.shards.executors import Execute
+    from openauc.verdict import Promise
 
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")
 """Metrics of the table of slices."""
+DECISION = "prediction"
+"""Column of decisions, as `openauc predict` writes it: a class, or unknown."""
+_MOST_NAMED = 6
 _AT_SCALE = "At scale"
 """Heading of the options for many or large files."""
 
@@ -57,7 +70,14 @@ def evaluate(
     pred_column: PredColumn = "y_pred",
     score_column: ScoreColumn = "open_score",
     unknown_label: UnknownLabel = "-1",
+    unseen_unknown: Annotated[
+        bool, typer.Option("--unseen-unknown", help="Classes that are never predicted are unknown, too.")
+    ] = False,
     lower_is_unknown: LowerIsUnknown = False,
+    acceptance: Annotated[
+        float | None,
+        typer.Option(help="Share of known rows that the decisions in column prediction promised to accept."),
+    ] = None,
     curves: Annotated[bool, typer.Option("--curves", help="Put the points of the curves into the JSON.")] = False,
     legacy: Annotated[
         bool, typer.Option("--legacy", help="Also show what older public codes compute, and why it differs.")
@@ -111,7 +131,10 @@ def evaluate(
         bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.", rich_help_panel=_AT_SCALE)
     ] = False,
 ) -> None:
-    """Every metric of one or more files of predictions, with interval, direction and threshold."""
+    """Every metric of one or more files of predictions, with interval, direction and threshold.
+
+    Where a file has decisions, in a column prediction as `openauc predict` writes it, they are judged first.
+    """
     from openauc.metrics.table import standard_metrics
 
     label = read_label(unknown_label)
@@ -123,7 +146,12 @@ def evaluate(
     if any(asked) or any(map(_is_at_scale, files)):
         from openauc.shards import Plan
 
-        _refuse_at_scale(legacy=legacy, report=report is not None)
+        _refuse_at_scale(
+            legacy=legacy,
+            report=report is not None,
+            unseen_unknown=unseen_unknown,
+            acceptance=acceptance is not None,
+        )
         plan = Plan(
             label_column=label_column,
             pred_column=pred_column,
@@ -147,12 +175,27 @@ def evaluate(
         _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
         return
     from openauc.evaluation import evaluate as evaluate_triple
+    from openauc.verdict import judge
 
     paths = [Path(file) for file in files]
-    models = [load_file(path, label_column, pred_column, score_column, lower_is_unknown) for path in paths]
-    for path, predictions in zip(paths, models, strict=True):
+    read = [read_columns(path) for path in paths]
+    names = (label_column, pred_column, score_column)
+    models = [load_file(path, *names, lower_is_unknown, columns) for path, columns in zip(paths, read, strict=True)]
+    label = unknown_label_of(unknown_label, *models)
+    models = [_with_unseen(model, path, label, unseen_unknown) for path, model in zip(paths, models, strict=True)]
+    for path, predictions, columns in zip(paths, models, read, strict=True):
+        decisions = None if pred_column == DECISION else _decisions(columns, predictions)
+        verdict = None
+        if decisions is not None:
+            verdict = judge(
+                *predictions, decisions, promise=_promise(path, acceptance), unknown_label=label, level=level
+            )
+            if json_out != "-":
+                show_verdict(verdict, str(path))
         evaluation = evaluate_triple(*predictions, **measuring, unknown_label=label)
         results[str(path)] = evaluation.to_dict(curves=curves)
+        if verdict is not None:
+            results[str(path)]["verdict"] = verdict.to_dict()
         if legacy:
             from openauc.metrics.legacy import explain
 
@@ -183,6 +226,51 @@ def evaluate(
         print(f"wrote {report}", file=sys.stderr)
 
 
+def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: bool) -> Predictions:
+    """Predictions in which classes that are never predicted are unknown, if that is declared; else a hint at them."""
+    import numpy as np
+
+    marks = {str(label), str(UNKNOWN)}
+    classes = set(predictions.y_true.tolist()) - set(predictions.y_pred.tolist())  # sets: sorting names is slow
+    names = sorted(name for name in classes if str(name) not in marks)
+    if not names:
+        return predictions
+    unseen = np.isin(predictions.y_true, names)
+    if declared:
+        mark: Any = str(label) if predictions.y_true.dtype.kind == "U" else label
+        return predictions._replace(y_true=np.where(unseen, mark, predictions.y_true))
+    hint = (
+        f"Never predicted in {path}: {named(names, _MOST_NAMED)} ({int(unseen.sum()):,} of {len(unseen):,} samples). "
+        "If the model does not know these classes, their samples are unknown: add --unseen-unknown."
+    )
+    if not is_label(predictions.y_true, label).any():
+        raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
+    typer.echo(f"hint: {hint}", err=True)
+    return predictions
+
+
+def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | None:
+    """The column of decisions, if that is what it holds: the predicted class, or one and the same answer."""
+    if DECISION not in columns:
+        return None
+    try:
+        found = as_labels(DECISION, columns[DECISION])
+    except (ValueError, TypeError):  # gaps, probabilities: a column of another meaning
+        return None
+    return found if len(set(found[found.astype(str) != predictions.y_pred.astype(str)].tolist())) <= 1 else None
+
+
+def _promise(path: Path, acceptance: float | None) -> Promise | None:
+    """What the model promised: as the option says, or as the file does."""
+    from openauc.verdict import Promise
+
+    text = read_about(path).get("promise")
+    promise = Promise() if text is None else Promise.from_json(text)
+    if acceptance is None:
+        return promise
+    return replace(promise, acceptance=check_fraction("acceptance", acceptance))
+
+
 def _is_at_scale(file: str) -> bool:
     """Whether shards are named, or one file that is better read in batches."""
     from openauc.shards.evaluation import EXACT_BYTES
@@ -197,8 +285,8 @@ def _refuse_at_scale(**wanted: bool) -> None:
     for option, given in wanted.items():
         if given:
             raise ValueError(
-                f"--{option} needs all samples in memory; it takes single files of moderate size, without the options "
-                "for files at scale."
+                f"--{option.replace('_', '-')} needs all samples in memory; it takes single files of moderate size, "
+                "without the options for files at scale."
             )
 
 

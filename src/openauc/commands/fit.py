@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from openauc._validation import check_choice, read_label
+from openauc._columns import means_unknown
+from openauc._validation import check_choice, named, read_label
 from openauc.commands.scoring import _console, _show
 from openauc.commands.train import assignments
-from openauc.features.tables import is_model
+from openauc.features.tables import Missing, is_model
 from openauc.metrics.operating import Costs
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.status import Status
 
     from openauc.features.estimator import OpenSetClassifier
@@ -50,9 +53,20 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the model.")] = Path("model"),
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of groups, rows that belong together; else texts that are nearly copies do.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
     unknown_label: Annotated[
         str | None, typer.Option(help="Label of outliers, which help to learn.", rich_help_panel=_COLUMNS)
     ] = None,
+    missing: Annotated[
+        Missing,
+        typer.Option(help="Empty cells: refuse, drop the row, or fill in the median.", rich_help_panel=_COLUMNS),
+    ] = "refuse",
     head: Annotated[str, typer.Option(help="logistic, class_mean or mlp.", rich_help_panel=_MODEL)] = "logistic",
     rejector: Annotated[
         str,
@@ -95,11 +109,18 @@ def fit(
     held out in turn to choose and learn what tells unknown samples from known ones.
     """
     from openauc.features import OpenSetClassifier
-    from openauc.features.tables import read_table
+    from openauc.features.tables import groups_of, read_table
 
     begin = time.monotonic()
     _refuse_other_folder(out)
-    table = read_table(features, embedding_column=embedding_column, label_column=label_column)
+    table = read_table(
+        features,
+        embedding_column=embedding_column,
+        label_column=label_column,
+        group_column=group_column,
+        missing=missing,
+        need_labels=True,
+    )
     labels = table.labels
     numbers = labels.dtype.kind == "i"
     classifier = OpenSetClassifier(
@@ -117,9 +138,10 @@ def fit(
     )
     if unknown_label is not None:
         classifier.set_params(unknown_label=read_label(unknown_label) if numbers else unknown_label)
+    groups = groups_of(table, group_column)
     if not quiet:
-        typer.echo(_read(table))
-    _fit(classifier, table, quiet=quiet)
+        typer.echo("\n".join([_read(table), *_hints(table, unknown_label)]))
+    _fit(classifier, table, groups, quiet=quiet)
     classifier.save(out)
     table.source.save(out)
     if onnx is not None:
@@ -160,19 +182,31 @@ def _read(table: Samples) -> str:
         f"{', '.join(shown)}{encoder}), labels in column {table.source.label}"
     ]
     if table.left_out:
-        left = ", ".join(
-            [*map(repr, table.left_out[:_MOST_NAMED]), *(["…"] if len(table.left_out) > _MOST_NAMED else [])]
-        )
-        lines.append(f"left out, as they are no numbers or count the rows: {left}")
+        lines.append(f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}")
+    if table.dropped:
+        lines.append(f"dropped, as cells are empty: {table.dropped:,} rows")
     return "\n".join(lines)
 
 
-def _fit(classifier: OpenSetClassifier, table: Samples, *, quiet: bool) -> None:
+def _hints(table: Samples, unknown_label: str | None) -> list[str]:
+    """Words for "none of the classes" that would be learned as a class."""
+    labels = table.labels.tolist()
+    words = [word for word in dict.fromkeys(map(str, labels)) if means_unknown(word)]
+    # "unknown" is the default, and what the caller names is meant.
+    return [
+        f"hint: {word!r} is learned as a class, of {labels.count(word):,} rows; if it means none of the classes, add "
+        f"--unknown-label {shlex.quote(word)}"
+        for word in words
+        if word not in ("unknown" if unknown_label is None else unknown_label, "-1")
+    ]
+
+
+def _fit(classifier: OpenSetClassifier, table: Samples, groups: NDArray[np.int64] | None, *, quiet: bool) -> None:
     """Fit, telling on a terminal what is being done; a warning that is also a note of the report is told once."""
     with warnings.catch_warnings(record=True) as raised, _stages(quiet) as status:
         warnings.simplefilter("always")
         classifier.set_params(verbose=status is not None)
-        classifier.fit(table.features, table.labels)
+        classifier.fit(table.features, table.labels, groups=groups)
         classifier.set_params(verbose=False)
     for warning in raised:
         if quiet or str(warning.message) not in classifier.report_.notes:
@@ -247,6 +281,10 @@ def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str
         low, high = expected.interval
         told.append(("expected", f"OpenAUC {expected.openauc:.4f} ({low:.4f} – {high:.4f}) on classes it has not seen"))
     told += [("unknown", unknown_when(classifier)), ("promise", classifier.guarantee_)]
+    if report.near_copies:
+        told.append(("near-copies", f"{report.near_copies:,} rows are a copy, or nearly one, of another row"))
+    if report.small_classes:
+        told.append(("small classes", f"{named(report.small_classes)}: too few rows for a promise of their own"))
     told += [("note", note) for note in report.notes]
     return [*told, ("time", clock(seconds))]
 

@@ -6,15 +6,16 @@ import shlex
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from openauc._columns import suffix_of
 from openauc._trial_files import SPEC
 from openauc._validation import UNKNOWN
-from openauc.commands.fit import EmbeddingColumn, LabelColumn
+from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
 from openauc.commands.progress import progress_bar
+from openauc.commands.scoring import show_verdict
 from openauc.commands.train import (
     DataRoot,
     MethodName,
@@ -29,6 +30,8 @@ from openauc.commands.train import (
 from openauc.features.tables import MODEL, is_model
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from openauc.bench.trial import TrialSpec
     from openauc.features.estimator import OpenSetClassifier
     from openauc.features.tables import Table
@@ -78,7 +81,8 @@ def predict(
 
     With a MODEL of `openauc fit`, the file has the columns of TABLE but its embeddings, and of each sample prediction
     (its class, or unknown), y_pred (its class, rejected or not), open_score and p_value. If TABLE has labels it has
-    y_true too, -1 for classes the model does not know, and `openauc evaluate` reads it.
+    y_true too, -1 for classes the model does not know, `openauc evaluate` reads it, and you are told whether the model
+    keeps its promise there.
 
     With a RUN and IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies
     above the threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate`
@@ -139,24 +143,50 @@ def _label_table(
 ) -> None:
     """Write what a classifier says of every row of a table."""
     from openauc.features import OpenSetClassifier
-    from openauc.features.tables import decide, other_columns, truth
+    from openauc.features.tables import decide, other_columns, promise_of, truth
     from openauc.predictions import write_columns
+    from openauc.verdict import judge
 
     suffix_of(out)  # before the work
     classifier = OpenSetClassifier.load(folder)
     table = read_like_model(folder, classifier, file, label_column=label_column, embedding_column=embedding_column)
-    columns, option, mixed = {**other_columns(table)}, "", False
+    columns: dict[str, NDArray[Any]] = {**other_columns(table)}
+    promise, mark = promise_of(classifier), None
+    if fdr is not None:
+        promise = replace(promise, acceptance=None)  # another rule decides
     if table.labelled:
         columns["y_true"], mark = truth(classifier, table.labels)
-        strange = columns["y_true"].astype(str) == str(mark)
-        mixed = bool(strange.any() and not strange.all())
-        option = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
     columns |= decide(classifier, table.features, fdr=fdr)
-    write_columns(out, columns)
+    write_columns(out, columns, about={"promise": promise.to_json()})
+    verdict = None
+    if mark is not None:
+        triple = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
+        verdict = judge(*triple, promise=promise, unknown_label=mark)
+        show_verdict(verdict, f"{folder} on {file}")
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     typer.echo(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
-    if mixed:
-        typer.echo(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{option}`.")
+    for line in _small_classes(classifier, columns["prediction"]):
+        typer.echo(line)
+    if verdict is not None and verdict.n_known and verdict.n_unknown:
+        options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
+        if promise.acceptance is not None and out.suffix.lower() == ".csv":
+            options += f" --acceptance {promise.acceptance:g}"  # which the file has no place for
+        typer.echo(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{options}`.")
+
+
+def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> list[str]:
+    """How many rows were given to classes that are too small for a promise."""
+    answers = prediction.astype(str).tolist()
+    small = {name: answers.count(name) for name in classifier.report_.small_classes}
+    met = {name: number for name, number in small.items() if number}
+    if not met:
+        return []
+    told = ", ".join(f"{name!r} {number:,}" for name, number in list(met.items())[:_MOST_NAMED])
+    more = f" and {len(met) - _MOST_NAMED} more" if len(met) > _MOST_NAMED else ""
+    return [
+        f"{sum(met.values()):,} rows are given to classes that had too few rows for a promise of their own: "
+        f"{told}{more}."
+    ]
 
 
 def read_like_model(
@@ -168,6 +198,11 @@ def read_like_model(
     source = Source.load(folder)
     table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
     refuse_other_features(classifier, table, folder)
+    if table.dropped:
+        warnings.warn(
+            f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted.",
+            stacklevel=2,
+        )
     if None not in (source.encoder, table.source.encoder) and source.encoder != table.source.encoder:
         warnings.warn(
             f"{file} was embedded by {table.source.encoder}, but {folder} was fitted on embeddings by "

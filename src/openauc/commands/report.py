@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from openauc._validation import read_label
 from openauc.commands.predict import read_like_model
 from openauc.commands.scoring import (
     LabelColumn,
@@ -23,6 +22,7 @@ from openauc.commands.scoring import (
     UnknownLabel,
     load_file,
     model_names,
+    unknown_label_of,
 )
 from openauc.features.tables import is_model
 
@@ -86,11 +86,12 @@ def report(
     else:
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
+        models = {
+            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+            for name, file in files.items()
+        }
         page = predictions_report(
-            {
-                name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
-                for name, file in files.items()
-            },
+            models,
             class_names=None if class_names is None else _read_names(class_names),
             origins=None
             if origin_column is None
@@ -98,7 +99,7 @@ def report(
             level=level,
             rng=seed,
             n_replicates=replicates,
-            unknown_label=read_label(unknown_label),
+            unknown_label=unknown_label_of(unknown_label, *models.values()),
             flipped=lower_is_unknown,
             command=command,
         )

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openauc._validation import check_choice, read_label
+from openauc._columns import means_unknown
+from openauc._validation import UNKNOWN, Label, check_choice, read_label
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from openauc._columns import Columns
     from openauc.audit import Audit
     from openauc.metrics.operating import Costs, OperatingPoint
     from openauc.predictions import Predictions
     from openauc.uncertainty import Comparison
+    from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
 OneFile = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)]
@@ -64,15 +67,16 @@ def compare(
 
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
+    models = [load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files]
     comparison = compare_triples(
-        *(load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files),
+        *models,
         names=names,
         metrics=metric or ("openauc", "auroc", "closed_set_accuracy"),
         baseline=by_path.get(baseline, baseline) if baseline is not None else None,
         level=level,
         rng=seed,
         n_replicates=replicates,
-        unknown_label=read_label(unknown_label),
+        unknown_label=unknown_label_of(unknown_label, *models),
     )
     if json_out != "-":
         _show_comparison(comparison)
@@ -93,7 +97,8 @@ def audit(
     from openauc.audit import audit as audit_triple
 
     predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
-    result = audit_triple(*predictions, threshold=threshold, unknown_label=read_label(unknown_label))
+    label = unknown_label_of(unknown_label, predictions)
+    result = audit_triple(*predictions, threshold=threshold, unknown_label=label)
     if json_out != "-":
         _show_audit(result)
     _write_json(json_out, result.to_dict())
@@ -153,7 +158,7 @@ def threshold(
         value=_number("--target", target) if share else None,
         confidence=confidence,
         costs=_costs(cost) if cost else None,
-        unknown_label=read_label(unknown_label),
+        unknown_label=unknown_label_of(unknown_label, predictions),
     )
     if json_out != "-":
         _show_point(point, flipped=lower_is_unknown)
@@ -165,14 +170,23 @@ def threshold(
 
 
 def load_file(
-    file: Path, label_column: str, pred_column: str, score_column: str, lower_is_unknown: bool
+    file: Path,
+    label_column: str,
+    pred_column: str,
+    score_column: str,
+    lower_is_unknown: bool,
+    columns: Columns | None = None,
 ) -> Predictions:
-    """The samples of ``file``, at least one; columns by other names end in the options to add."""
-    from openauc.predictions import MissingColumns, Predictions
+    """The samples of ``file``, at least one; columns by other names end in the options to add.
+
+    ``columns`` are those of the file, if they were read already.
+    """
+    from openauc.predictions import MissingColumns, Predictions, read_columns
 
     try:
-        predictions = Predictions.load(
-            file,
+        predictions = Predictions.from_columns(
+            read_columns(file) if columns is None else columns,
+            path=file,
             label_column=label_column,
             pred_column=pred_column,
             score_column=score_column,
@@ -189,6 +203,18 @@ def load_file(
     if len(predictions.y_true) == 0:
         raise ValueError(f"{file} holds no sample, only the names of its columns; expected one row per sample.")
     return predictions
+
+
+def unknown_label_of(option: str, *models: Predictions) -> Label:
+    """The label that marks unknown samples: what ``option`` says or, without any -1, the usual word for it."""
+    label = read_label(option)
+    true, predicted = ({str(x) for model in models for x in set(model[i].tolist())} for i in range(2))
+    words = {word for word in true - predicted if means_unknown(word)}
+    if label != UNKNOWN or str(UNKNOWN) in true or len(words) != 1:
+        return label
+    (word,) = words
+    typer.echo(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
+    return word
 
 
 def _costs(assignments: list[str]) -> Costs:
@@ -253,6 +279,41 @@ def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
     above = Text(f"{title}\n" if console.options.ascii_only else title, style="bold")
     below = Text(f"{caption}\n" if caption else "", style="dim")
     console.print(above, table, below, sep="\n", end="")
+
+
+_OUTCOMES = {"kept": "kept", "failed": "FAILED", "better": "better", None: ""}
+
+
+def show_verdict(verdict: Verdict, title: str) -> None:
+    """Print what decisions are worth, and whether the model said so."""
+    from rich.text import Text
+
+    rows = [
+        (
+            finding.name,
+            f"{finding.value:.4f}",
+            _bounds(finding.interval),
+            f"{finding.n:,}",
+            ""
+            if finding.aim is None
+            else f"{finding.said} {finding.aim:{'g' if finding.aim_interval is None else '.4f'}}",
+            "" if finding.aim_interval is None else _bounds(finding.aim_interval),
+            Text(_OUTCOMES[finding.outcome], style="bold red" if finding.outcome == "failed" else ""),
+        )
+        for finding in verdict.findings
+    ]
+    _show(
+        f"{title}: decisions at the model's own threshold",
+        ("", "measured", f"{verdict.level:.0%} interval", "of rows", "said before", "interval", "verdict"),
+        rows,
+        "FAILED: more is off than the chance of these rows and of the calibration explains" if verdict.failed else "",
+    )
+    for sentence in verdict.advice:
+        _console().print(sentence)
+
+
+def _bounds(interval: tuple[float, float]) -> str:
+    return " – ".join(f"{bound:.4f}" for bound in interval)
 
 
 def _show_comparison(comparison: Comparison) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from openauc._validation import as_labels
 from openauc.environment import environment
 from openauc.evaluation import Evaluation
-from openauc.features.tables import decide, truth, unknown_when
+from openauc.features.tables import decide, promise_of, truth, unknown_when
 from openauc.metrics.curve import Floats
 from openauc.metrics.operating import order_statistic
 from openauc.predictions import Predictions
@@ -18,6 +18,7 @@ from openauc.report.model import BINS, MOST_CLASSES
 from openauc.report.page import interval, percent, render
 from openauc.report.predictions import TEMPLATE as PREDICTIONS
 from openauc.report.predictions import page_of
+from openauc.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from openauc.features.estimator import OpenSetClassifier
@@ -59,10 +60,11 @@ def classifier_report(
     context: dict[str, Any] = {"environment": environment()}
     said = _words(classifier, name)
     if test is not None:
-        evaluated, context = _evaluated(classifier, name, *test, rng, n_replicates)
+        evaluated, context, verdict = _evaluated(classifier, name, *test, rng, n_replicates)
         data |= evaluated
         context["headline"] = f"On {test_name}, {context['headline']}"
         said["tested"] = _tested(context["models"][0].evaluation, test_name)
+        said["verdict"], said["judged"] = verdict, _judged(verdict, name, test_name)
     parts = () if test is None else (PREDICTIONS,)
     parent = f"{PREDICTIONS}.html" if parts else "base.html"
     return render("classifier", data, parts=parts, parent=parent, c=said, command=command, **context)
@@ -70,8 +72,8 @@ def classifier_report(
 
 def _evaluated(
     classifier: OpenSetClassifier, name: str, X: ArrayLike, y: ArrayLike, rng: int, n_replicates: int | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The part of the page that tells of predictions."""
+) -> tuple[dict[str, Any], dict[str, Any], Verdict]:
+    """The part of the page that tells of predictions, and whether the model keeps its promise."""
     labels, columns = as_labels("y", y), decide(classifier, np.asarray(X))
     y_true, mark = truth(classifier, labels)
     unknown = int((y_true.astype(str) == str(mark)).sum())
@@ -79,14 +81,17 @@ def _evaluated(
         lacking = "known class" if unknown else "class the model does not know"
         raise ValueError(f"none of the {len(y_true):,} test samples is of a {lacking}; add some to evaluate it.")
     thresholds = np.unique(classifier.thresholds_)
-    return page_of(
-        {name: Predictions.of(y_true, columns["y_pred"], columns["open_score"])},
+    predictions = Predictions.of(y_true, columns["y_pred"], columns["open_score"])
+    verdict = judge(*predictions, columns["prediction"], promise=promise_of(classifier), unknown_label=mark)
+    data, context = page_of(
+        {name: predictions},
         origins={name: labels.astype(str)},
         rng=rng,
         n_replicates=n_replicates,
         unknown_label=mark,
         thresholds={IN_USE: float(thresholds[0])} if len(thresholds) == 1 else None,
     )
+    return data, context, verdict
 
 
 # What the script draws
@@ -230,6 +235,7 @@ def _words(classifier: OpenSetClassifier, name: str) -> dict[str, Any]:
         "unknown_label": str(classifier.unknown_label_),
         "notes": [_sentence(note) for note in report.notes],
         "tested": None,
+        "verdict": None,
     }
 
 
@@ -267,6 +273,12 @@ def _rejector(classifier: OpenSetClassifier) -> str:
     if len(rejector.names) > 1:
         return f"The open-set score is the mean of {', '.join(rejector.names)}, each standardised on known samples."
     return f"The open-set score is {classifier.report_.chosen} alone."
+
+
+def _judged(verdict: Verdict, name: str, test_name: str) -> str:
+    if not any(finding.outcome for finding in verdict.findings):
+        return f"What {name} decides on {test_name}."
+    return f"On {test_name}, {name} {'does not keep' if verdict.failed else 'keeps'} what it promised."
 
 
 def _tested(evaluation: Evaluation, test_name: str) -> str:
