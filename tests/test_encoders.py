@@ -167,6 +167,24 @@ def test_images_come_as_arrays_paths_or_pillow(tmp_path, picture):
         encoder([file, picture])
 
 
+def test_a_photo_is_seen_as_the_camera_was_held(tmp_path, picture):
+    turned = {1: picture, 3: picture[::-1, ::-1], 6: np.rot90(picture), 8: np.rot90(picture, -1)}
+    for orientation, pixels in turned.items():
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        Image.fromarray(np.ascontiguousarray(pixels)).save(tmp_path / "a.png", exif=exif)
+        for item in (tmp_path / "a.png", Image.open(tmp_path / "a.png")):
+            np.testing.assert_array_equal(as_images([item])[0], picture)
+    # A camera's broken note about itself does not cost the photo, but half a photo is not one.
+    Image.fromarray(picture).save(tmp_path / "b.jpg", exif=b"Exif\0\0MM\0*\xff\xff")
+    assert as_images([tmp_path / "b.jpg"])[0].size == (40, 30)
+    for name in ("a.png", "b.jpg"):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(ValueError, match="holds no readable image"):
+            as_images([tmp_path / name])
+
+
 def test_the_middle_of_an_image_is_seen():
     pixels = np.zeros((80, 200, 3), np.uint8)
     pixels[:, 60:140] = 200
