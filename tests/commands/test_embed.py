@@ -271,7 +271,7 @@ def test_the_network_of_a_training(tmp_path):
 KILLED = """
 import os, signal, sys
 from openauc.encoders import base, output
-output._CHUNK = {"text": 8, "image": 8}
+output.CHUNK = {"text": 8, "image": 8}
 encode, done = base.Encoder.__call__, []
 
 def dying(self, items):
@@ -288,7 +288,7 @@ main()
 
 def counting(monkeypatch):
     """Chunks of eight, and how many items are encoded."""
-    monkeypatch.setattr(output, "_CHUNK", {"text": 8, "image": 8})
+    monkeypatch.setattr(output, "CHUNK", {"text": 8, "image": 8})
     encode, counts = Encoder.__call__, []
 
     def counted(self, items):

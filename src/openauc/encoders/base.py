@@ -19,6 +19,8 @@ from openauc.protocols.sources import EncodedImage, readable_suffixes
 Kind = Literal["text", "image"]
 Features = NDArray[np.float32]
 
+CHUNK: dict[Kind, int] = {"text": 1024, "image": 256}
+"""Items to encode between two savings: a few seconds of one core, which is what a stopped run loses at most."""
 _BATCH_SIZE = 32
 
 

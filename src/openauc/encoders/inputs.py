@@ -165,10 +165,12 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: b
 def _read_csv(path: Path) -> tuple[Any, list[str]]:
     """The columns of a CSV file, none of which holds images."""
     pyarrow, _ = import_pyarrow()
-    cells = GappyCsv(path)
     # By way of lists: of an array of strings, Arrow cuts each at its first NUL.
-    arrays = {name: (cells[name].tolist(), pyarrow.from_numpy_dtype(cells[name].dtype)) for name in cells}
-    return pyarrow.table({name: pyarrow.array(*array) for name, array in arrays.items()}), []
+    columns = {
+        name: pyarrow.array(cells.tolist(), pyarrow.from_numpy_dtype(cells.dtype))
+        for name, cells in GappyCsv(path).items()
+    }
+    return pyarrow.table(columns), []
 
 
 def _read_parquet(path: Path) -> tuple[Any, list[str]]:
@@ -177,7 +179,7 @@ def _read_parquet(path: Path) -> tuple[Any, list[str]]:
     try:
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
-            pictures = [name for name in schema.names if _is_image(schema.field(name).type)]
+            pictures = [name for name in schema.names if is_image(schema.field(name).type)]
             columns = file.read(columns=[name for name in schema.names if name not in pictures])
             if pictures and "file" not in columns.column_names:
                 paths = file.read(columns=[f"{pictures[0]}.path"]).column(0).combine_chunks().field("path")
@@ -220,7 +222,7 @@ def _usual(columns: Any, names: Iterable[str]) -> list[str]:
 
 
 def _strings(columns: Any) -> list[str]:
-    return [name for name in columns.column_names if _is_text(columns.schema.field(name).type)]
+    return [name for name in columns.column_names if is_text(columns.schema.field(name).type)]
 
 
 def _mostly(column: Any, holds: Callable[[str], bool]) -> bool:
@@ -238,14 +240,14 @@ def _is_image_path(cell: str) -> bool:
     return Path(cell).suffix.lower() in IMAGE_SUFFIXES
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
     types = import_pyarrow()[0].types
     if types.is_dictionary(kind):
         kind = kind.value_type
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _is_image(kind: Any) -> bool:
+def is_image(kind: Any) -> bool:
     """Whether this is the Hub's type of images, struct<bytes: binary, path: string>."""
     is_struct = import_pyarrow()[0].types.is_struct
     return bool(is_struct(kind)) and min(map(kind.get_field_index, ("bytes", "path"))) >= 0

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from openauc import __version__
 from openauc._columns import import_pyarrow, write_columns
 from openauc._files import atomic_write
-from openauc.encoders.base import Encoder, bad_images
+from openauc.encoders.base import CHUNK, Encoder, bad_images
 from openauc.encoders.inputs import EMBEDDING, Source
 from openauc.encoders.parts import Parts, claimed, item_key
 
-# What a stopped run loses at most: a few seconds of one core.
-_CHUNK = {"text": 1024, "image": 256}
 _CHUNKS_PER_ROW_GROUP = 16
 
 
@@ -98,7 +96,7 @@ def _encode_all(
         keys.append(key)
         if key not in parts and key not in bad:
             waiting[key] = item
-        if len(waiting) == _CHUNK[source.kind]:
+        if len(waiting) == CHUNK[source.kind]:
             encode()
             seen(len(keys), len(source))
     if waiting:
@@ -127,7 +125,7 @@ def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[
     about = {"encoder": encoder.name, "width": str(encoder.width), "version": __version__}
     schema = columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
     schema = schema.with_metadata({f"openauc.{key}": value for key, value in about.items()})
-    group = _CHUNKS_PER_ROW_GROUP * _CHUNK[encoder.kind]
+    group = _CHUNKS_PER_ROW_GROUP * CHUNK[encoder.kind]
     with (
         atomic_write(out) as file,
         parquet.ParquetWriter(file, schema, use_dictionary=columns.column_names) as writer,
