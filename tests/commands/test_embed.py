@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -299,6 +300,20 @@ def counting(monkeypatch):
     return counts
 
 
+def interrupted(monkeypatch, counts, chunks, *line):
+    """What a command says when Control-C stops it after some chunks."""
+    encode = Encoder.__call__
+
+    def interrupting(self, items):
+        if len(counts) == chunks:
+            raise KeyboardInterrupt
+        return encode(self, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "__call__", interrupting)
+        return run(*line, code=130)
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "npz"])
 def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
     out, whole = tmp_path / f"out.{suffix}", tmp_path / f"whole.{suffix}"
@@ -325,16 +340,7 @@ def test_control_c_keeps_what_is_done(pictures, colours, tmp_path, monkeypatch):
     out = tmp_path / "out.parquet"
     line = ("embed", pictures, "-e", colours, "-o", out)
     counts = counting(monkeypatch)
-    encode = Encoder.__call__
-
-    def interrupted(self, items):
-        if len(counts) == 1:
-            raise KeyboardInterrupt
-        return encode(self, items)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Encoder, "__call__", interrupted)
-        assert "the same command goes on with what is done" in run(*line, code=130)
+    assert "the same command goes on with what is done" in interrupted(monkeypatch, counts, 1, *line)
     assert not out.exists()
     assert "9 embeddings" in run(*line)
     assert counts == [8, 1]
@@ -405,13 +411,12 @@ def drop_rows(part):
 
 @pytest.mark.parametrize("damage", [cut, drop_rows])
 def test_a_damaged_part_is_made_anew(table, words, tmp_path, monkeypatch, damage):
-    out = tmp_path / "out.parquet"
-    line = ["embed", str(table), "-e", words, "-o", str(out)]
-    subprocess.run([sys.executable, "-c", KILLED, *line], capture_output=True, check=False)
+    out, counts = tmp_path / "out.parquet", counting(monkeypatch)
+    line = ("embed", table, "-e", words, "-o", out)
+    interrupted(monkeypatch, counts, 3, *line)
     damage(next(parts_folder(out).glob("*.npz")))
-    counts = counting(monkeypatch)
     run(*line)
-    assert sum(counts) == 50 - 16
+    assert sum(counts) == 50 + 8
     np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(words)(TEXTS), atol=1e-6)
 
 
@@ -469,3 +474,89 @@ def test_bad_input_is_said_in_one_sentence(pictures, table, words, colours, tmp_
     assert "is not a readable Parquet file" in run("embed", table, "-e", words, *out, code=2)
     (tmp_path / "a.csv").write_text("text,label\nhello,a\n ,b\n")
     assert "column 'text': row 1 is empty" in run("embed", tmp_path / "a.csv", "-e", words, *out, code=2)
+
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def intents(tmp_path_factory):
+    """A model of the example's sentences."""
+    folder = tmp_path_factory.mktemp("intents")
+    run("embed", EXAMPLES / "intents.csv", "-e", "minilm", "-o", folder / "intents.parquet")
+    run("fit", folder / "intents.parquet", "-o", folder / "model")
+    return folder / "model"
+
+
+def same_decisions(one, other):
+    one, other = read_columns(one), read_columns(other)
+    np.testing.assert_array_equal(one["prediction"], other["prediction"])
+    np.testing.assert_allclose(one["open_score"], other["open_score"], atol=1e-4)
+
+
+def test_predict_embeds_texts(intents, tmp_path):
+    features, there, here = (tmp_path / name for name in ("q.parquet", "there.csv", "here.csv"))
+    run("embed", EXAMPLES / "questions.csv", "-e", "minilm", "-o", features)
+    run("predict", intents, features, "-o", there)
+    assert "10 rows in" in run("predict", intents, EXAMPLES / "questions.csv", "-o", here)
+    same_decisions(there, here)
+    # Its other columns are carried along, numbers too, and labels are the truth.
+    (tmp_path / "new.csv").write_text(
+        "id,message,intent,note\n7,How much money do I have?,balance,\n8,Why is the sky blue?,sky,x y\n"
+    )
+    said = run("predict", intents, tmp_path / "new.csv", "--label-column", "intent", "-o", tmp_path / "new.parquet")
+    assert "Labels of column intent are there as y_true" in said
+    found = read_columns(tmp_path / "new.parquet")
+    assert list(found)[:5] == ["id", "message", "intent", "note", "y_true"]
+    assert found["id"].tolist() == [7, 8]
+    assert found["note"].tolist() == ["", "x y"]
+    assert found["y_true"].tolist() == ["balance", "-1"]
+
+
+def test_predict_says_what_to_do_where_it_cannot_embed(intents, tmp_path):
+    model, texts, out = tmp_path / "model", tmp_path / "new.csv", ("-o", tmp_path / "out.csv")
+    shutil.copytree(intents, model)
+    texts.write_text("said,reply,year\nHow are you today?,I am well.,1999\nHello to you.,Hello there.,2000\n")
+    said = run("predict", model, texts, *out, code=2)
+    assert "none of which is surely its text" in said
+    assert f"Or run `openauc embed {texts} -e minilm -o embedded.parquet`" in said
+    assert "there is no file" in run("predict", model, tmp_path / "missing.csv", *out, code=2)
+    (tmp_path / "bad.parquet").write_text("not a table")
+    assert "is not a readable Parquet file" in run("predict", model, tmp_path / "bad.parquet", *out, code=2)
+    numbers = tmp_path / "numbers.csv"
+    numbers.write_text("a,b\n1,2\n3,4\n")
+    assert "has 2 features for each sample" in run("predict", model, numbers, *out, code=2)
+    source = json.loads((model / "source.json").read_text())
+    for encoder, match in (("hf:/nowhere", "cannot be loaded as an encoder of text"), ("run/1", "encoder is 'run/1'")):
+        (model / "source.json").write_text(json.dumps({**source, "encoder": encoder}))
+        said = run("predict", model, EXAMPLES / "questions.csv", *out, code=2)
+        assert match in said
+        assert f"-e {encoder} -o embedded.parquet`" in said
+    (model / "source.json").write_text(json.dumps({**source, "encoder": None}))
+    for file in (EXAMPLES / "questions.csv", texts, tmp_path):
+        said = run("predict", model, file, *out, code=2)
+        assert "does not know which encoder made those it was fitted on" in said
+        assert f"`openauc embed {file} -e ENCODER -o embedded.parquet`" in said
+
+
+def test_predict_embeds_images(colours, tmp_path):
+    rng, out = np.random.default_rng(0), tmp_path / "out.csv"
+    for row in range(60):
+        folder = tmp_path / "images" / ("blue", "green", "red")[row % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 60, (12, 12, 3), dtype=np.uint8)
+        pixels[..., 2 - row % 3] += 180
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+    features = tmp_path / "features.parquet"
+    run("embed", tmp_path / "images", "-e", colours, "-o", features)
+    run("fit", features, "-o", tmp_path / "model")
+    run("predict", tmp_path / "model", features, "-o", tmp_path / "there.csv")
+    run("predict", tmp_path / "model", tmp_path / "images", "-o", out)
+    same_decisions(tmp_path / "there.csv", out)
+    assert read_columns(out)["y_pred"].tolist() == read_columns(out)["label"].tolist()
+    files = read_columns(out)["file"].tolist()
+    (tmp_path / "paths.csv").write_text("\n".join(["path", *(os.path.relpath(file, tmp_path) for file in files)]))
+    run("predict", tmp_path / "model", tmp_path / "paths.csv", "-o", out)
+    same_decisions(tmp_path / "there.csv", out)
+    run("predict", tmp_path / "model", files[0], "-o", out)
+    assert read_columns(out)["y_pred"].tolist() == ["blue"]
