@@ -165,6 +165,9 @@ def test_images_come_as_arrays_paths_or_pillow(tmp_path, picture):
     file.write_text("no image")
     with pytest.raises(ValueError, match=r"a\.png holds no readable image"):
         encoder([file, picture])
+    file.rename(tmp_path / "a.heic")
+    with pytest.raises(ValueError, match=r"a\.heic holds no readable image .*; convert it to \.png, or pip install"):
+        encoder([tmp_path / "a.heic"])
 
 
 def test_a_photo_is_seen_as_the_camera_was_held(tmp_path, picture):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.protocols.sources import EncodedImage, readable_suffixes
+from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, readable_suffixes
 
 Kind = Literal["text", "image"]
 Features = NDArray[np.float32]
@@ -142,7 +142,11 @@ def _as_image(item: Any) -> Any:
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no image {item}.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{item} holds no readable image ({error}); fetch it again or remove it.") from error
+        foreign = item.content is None and item.file.suffix.lower() in IMAGE_SUFFIXES - readable_suffixes()
+        advice = (
+            "convert it to .png, or pip install pillow-heif for .heic" if foreign else "fetch it again or remove it"
+        )
+        raise ValueError(f"{item} holds no readable image ({error}); {advice}.") from error
 
 
 def _upright(image: Any) -> Any:

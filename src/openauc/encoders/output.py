@@ -84,7 +84,7 @@ def _encode_all(
     waiting: dict[bytes, Any] = {}
 
     def encode() -> None:
-        if skip_bad:
+        if skip_bad and source.kind == "image":  # of texts, the source has left out the bad ones
             bad.update(_encode_good(encoder, waiting, parts))
         else:
             parts.add(list(waiting), encoder(list(waiting.values())))

@@ -85,7 +85,7 @@ def item_key(item: Any) -> bytes:
     elif isinstance(item, np.ndarray):
         content = item.tobytes()
     elif item.content is not None:
-        content = item.content
+        content = item.content or str(item).encode()  # an empty one is bad, and named by its row
     else:
         state = item.file.stat() if item.file.is_file() else None
         content = repr((str(item.file.resolve()), state and (state.st_size, state.st_mtime_ns))).encode()
