@@ -1,5 +1,6 @@
 """Encoders by name: the networks that packages carry, small ones made here, and what is said of bad input."""
 
+import json
 import sys
 import types
 from pathlib import Path
@@ -164,6 +165,27 @@ def test_images_come_as_arrays_paths_or_pillow(tmp_path, picture):
     file.write_text("no image")
     with pytest.raises(ValueError, match=r"a\.png holds no readable image"):
         encoder([file, picture])
+    file.rename(tmp_path / "a.heic")
+    with pytest.raises(ValueError, match=r"a\.heic holds no readable image .*; convert it to \.png, or pip install"):
+        encoder([tmp_path / "a.heic"])
+
+
+def test_a_photo_is_seen_as_the_camera_was_held(tmp_path, picture):
+    turned = {1: picture, 3: picture[::-1, ::-1], 6: np.rot90(picture), 8: np.rot90(picture, -1)}
+    for orientation, pixels in turned.items():
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        Image.fromarray(np.ascontiguousarray(pixels)).save(tmp_path / "a.png", exif=exif)
+        for item in (tmp_path / "a.png", Image.open(tmp_path / "a.png")):
+            np.testing.assert_array_equal(as_images([item])[0], picture)
+    # A camera's broken note about itself does not cost the photo, but half a photo is not one.
+    Image.fromarray(picture).save(tmp_path / "b.jpg", exif=b"Exif\0\0MM\0*\xff\xff")
+    assert as_images([tmp_path / "b.jpg"])[0].size == (40, 30)
+    for name in ("a.png", "b.jpg"):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(ValueError, match="holds no readable image"):
+            as_images([tmp_path / name])
 
 
 def test_the_middle_of_an_image_is_seen():
@@ -175,7 +197,8 @@ def test_the_middle_of_an_image_is_seen():
         assert seen.min() == 200
 
 
-def test_a_text_model_of_transformers(tmp_path):
+def tiny_bert(folder):
+    """A random network of 40 positions, saved with its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -186,8 +209,55 @@ def test_a_text_model_of_transformers(tmp_path):
         max_position_embeddings=40,
     )
     network = BertModel(config).eval()
-    network.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return tokenizer, network
+
+
+@pytest.mark.parametrize(
+    ("pooling", "pool"),
+    [
+        ("cls", lambda hidden: hidden[0]),
+        ("mean", lambda hidden: hidden.mean(0)),
+        ("max", lambda hidden: hidden.max(0).values),
+        ("lasttoken", lambda hidden: hidden[-1]),
+    ],
+)
+def test_a_sentence_model_is_pooled_as_its_files_say(tmp_path, capfd, pooling, pool):
+    tokenizer, network = tiny_bert(tmp_path)
+    modules = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+    files = {
+        "modules.json": [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (kind, path) in enumerate(modules)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": 16,
+            **{
+                f"pooling_mode_{mode}": mode.startswith(pooling)
+                for mode in ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
+            },
+        },
+        "config_sentence_transformers.json": {"prompts": {"query": "question: "}, "default_prompt_name": "query"},
+    }
+    (tmp_path / "1_Pooling").mkdir()
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    capfd.readouterr()
+    encoder = get_encoder(f"hf:{tmp_path}", "cpu", batch_size=2)
+    features = encoder(SENTENCES)
+    assert (encoder.kind, encoder.width, features.dtype) == ("text", 16, np.float32)
+    for row, sentence in enumerate(SENTENCES):
+        tokens = tokenizer(f"question: {sentence}", truncation=True, max_length=12, return_tensors="pt")
+        with torch.no_grad():
+            alone = pool(network(**tokens).last_hidden_state[0])
+        np.testing.assert_allclose(features[row], alone / alone.norm(), atol=1e-5)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_text_model_of_transformers(tmp_path):
+    tokenizer, network = tiny_bert(tmp_path)
     encoder = get_encoder(f"hf:{tmp_path}", "cpu")
     assert (encoder.kind, encoder.width) == ("text", 16)
     features = encoder(SENTENCES)

@@ -162,6 +162,5 @@ print((again.predict(new) == classifier.predict(new)).all())
 #
 #    openauc embed examples/intents.csv --encoder minilm -o intents.parquet
 #    openauc fit intents.parquet -o model
-#    openauc embed examples/questions.csv --encoder minilm -o questions.parquet
-#    openauc predict model questions.parquet -o decisions.csv
+#    openauc predict model examples/questions.csv -o decisions.csv
 #    openauc report model                     # a page to look at, model/report.html

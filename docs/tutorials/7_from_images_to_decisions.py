@@ -184,6 +184,7 @@ work.cleanup()
 #    openauc report model test.parquet
 #
 # The label of an image is the folder it lies in; the report on a labelled table says how well the model does there.
-# ``openauc embed`` goes on where it was stopped. Networks of your own come in as ``onnx:FILE``, ``timm:NAME``,
-# ``hf:NAME`` or the folder of a training of openauc. If yours was trained on the classes you fit, read
-# :doc:`/generated/concepts/7_which_score_and_why_learn_it` first.
+# ``openauc embed`` goes on where it was stopped, and leaves out images it cannot read with ``--skip-bad``. For
+# decisions alone, ``openauc predict model test`` embeds the images itself. Networks of your own come in as
+# ``onnx:FILE``, ``timm:NAME``, ``hf:NAME`` or the folder of a training of openauc. If yours was trained on the
+# classes you fit, read :doc:`/generated/concepts/7_which_score_and_why_learn_it` first.

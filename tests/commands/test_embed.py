@@ -21,6 +21,7 @@ from commands.application import SMALL
 from openauc._trial_files import features_file
 from openauc.cli import app
 from openauc.encoders import Encoder, get_encoder, output
+from openauc.encoders.parts import claimed, parts_folder
 from openauc.predictions import read_columns
 from openauc.protocols import PROTOCOLS
 from openauc.training.predict import Embedded
@@ -101,20 +102,33 @@ def test_minilm_from_csv_to_npz(tmp_path):
 
 def test_the_text_column_is_named_or_the_obvious_one(table, words, tmp_path):
     out = ("-e", words, "-o", tmp_path / "out.parquet")
-    renamed = pq.read_table(table).rename_columns(["utterance", "label", "note"])
+    renamed = pq.read_table(table).rename_columns(["said", "label", "note"])
     pq.write_table(renamed, table)
     run("embed", table, *out)
     guessed = embedded(tmp_path / "out.parquet")["embedding"]
-    run("embed", table, *out, "--text-column", "utterance")
+    run("embed", table, *out, "--text-column", "said")
     np.testing.assert_array_equal(embedded(tmp_path / "out.parquet")["embedding"], guessed)
-    said = run("embed", table, *out, "--text-column", "uterance", code=2)
-    assert "expected one of 'utterance', 'label', 'note'. Did you mean 'utterance'?" in said
+    said = run("embed", table, *out, "--text-column", "sad", code=2)
+    assert "expected one of 'said', 'label', 'note'. Did you mean 'said'?" in said
     assert "column 'note': row 1 is empty" in run("embed", table, *out, "--text-column", "note", code=2)
     assert "column 'label': row 0 is int" in run("embed", table, *out, "--text-column", "label", code=2)
-    pq.write_table(renamed.append_column("answer", renamed["utterance"]), table)
+    pq.write_table(renamed.append_column("answer", renamed["said"]), table)
     said = run("embed", table, *out, code=2)
-    assert "has the columns 'utterance', 'label', 'note', 'answer', none of which is surely its text; name it" in said
+    assert "has the columns 'said', 'label', 'note', 'answer', none of which is surely its text; name it" in said
     assert "with --text-column" in said
+    for name in ("Sentence", "utterance", "message", "body"):
+        pq.write_table(renamed.append_column(name, renamed["said"]), table)
+        run("embed", table, *out)
+        assert list(embedded(tmp_path / "out.parquet")) == ["said", "label", "note", name, "embedding"]
+        np.testing.assert_array_equal(embedded(tmp_path / "out.parquet")["embedding"], guessed)
+
+
+def test_a_text_is_not_cut_at_a_nul(words, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\nold\0 card,a\nold,b\n")
+    run("embed", tmp_path / "texts.csv", "-e", words, "-o", tmp_path / "out.parquet")
+    found = embedded(tmp_path / "out.parquet")
+    assert found["text"] == ["old\0 card", "old"]
+    np.testing.assert_allclose(found["embedding"], get_encoder(words)(["old card", "old"]), atol=1e-6)
 
 
 def test_images_in_class_folders_and_in_one(pictures, colours, tmp_path):
@@ -151,9 +165,60 @@ def test_images_of_a_table(pictures, colours, words, tmp_path):
     assert "images.parquet, row 5 has no image bytes" in run("embed", source, "-e", colours, "-o", out, code=2)
     cells[5]["bytes"] = b"no image"
     pq.write_table(pa.table({"img": cells}), source)
-    shutil.rmtree(tmp_path / "out.parquet.parts")
     said = run("embed", source, "-e", colours, "-o", out, code=2)
     assert "images.parquet, row 5 holds no readable image" in said
+    cells[6]["bytes"] = cells[7]["bytes"] = None
+    pq.write_table(pa.table({"img": cells}), source)
+    said = CliRunner().invoke(app, ["embed", str(source), "-e", colours, "-o", str(out), "--skip-bad"])
+    assert said.stderr.count("skipped: ") == 3
+    assert all(f"images.parquet, row {row} has no image bytes" in said.stderr for row in (6, 7))
+    assert "6 embeddings of 3 features in" in said.stdout
+    assert "3 of 9 rows were skipped." in said.stdout
+    good = [file for row, file in enumerate(files) if row not in (5, 6, 7)]
+    assert embedded(out)["file"] == [file.name for file in good]
+    np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(colours)(good), rtol=1e-6)
+
+
+@pytest.mark.parametrize("column", ["image", "Path", "file", "filename"])
+def test_a_table_of_image_paths(pictures, colours, words, tmp_path, column):
+    files, source, out = sorted(pictures.rglob("*.png")), tmp_path / "paths.csv", tmp_path / "out.parquet"
+    paths = [str(file.relative_to(tmp_path)) for file in files[:-1]] + [str(files[-1])]
+    rows = [f"{path},{row % 2},no {row}" for row, path in enumerate(paths)]
+    source.write_text("\n".join([f"{column},label,text", *rows]))
+    run("embed", source, "-e", colours, "-o", out)
+    found = embedded(out)
+    assert list(found) == [column, "label", "text", "embedding"]
+    assert found[column] == paths
+    np.testing.assert_allclose(found["embedding"], get_encoder(colours)(files), rtol=1e-6)
+    run("embed", source, "-e", words, "--text-column", "text", "-o", out)
+    assert embedded(out)["embedding"].shape == (9, 5)
+    rows[2:4] = ["missing.png,1,no 2", ",1,no 3"]
+    source.write_text("\n".join([f"{column},label,text", *rows]))
+    line = ("embed", source, "-e", colours, "-o", out)
+    assert f"column '{column}': row 3 is empty" in run(*line, code=2)
+    assert "2 of 9 rows were skipped." in run(*line, "--skip-bad")
+    assert embedded(out)["text"] == [f"no {row}" for row in range(9) if row not in (2, 3)]
+    source.write_text("\n".join([f"{column},label,text", *rows[2:3]]))
+    assert "there is no image" in run(*line, code=2)
+    assert "none of the 1 images can be read; the first: there is no image" in run(*line, "--skip-bad", code=2)
+    assert not parts_folder(out).exists()
+
+
+def test_other_formats_are_read_or_named(colours, tmp_path):
+    folder, out = tmp_path / "photos", tmp_path / "out.parquet"
+    folder.mkdir()
+    pixels = np.full((20, 30, 3), (200, 100, 50), np.uint8)
+    Image.fromarray(pixels).save(folder / "a.webp", lossless=True)
+    second = Image.fromarray(255 - pixels)
+    Image.fromarray(pixels).save(folder / "b.GIF", save_all=True, append_images=[second])
+    (folder / "c.heic").write_bytes(b"of a phone")
+    (folder / "notes.txt").write_text("not an image")
+    said = CliRunner().invoke(app, ["embed", str(folder), "-e", colours, "-o", str(out)])
+    assert f"skipped, 1 of 3: {folder / 'c.heic'}. `pip install pillow-heif`" in said.stderr
+    found = embedded(out)
+    assert [Path(file).name for file in found["file"]] == ["a.webp", "b.GIF"]
+    expected = get_encoder(colours)([pixels, pixels])
+    np.testing.assert_allclose(found["embedding"], expected, atol=0.03)  # a GIF has a palette
 
 
 def test_parts_of_a_protocol(own_protocol, colours, tmp_path):
@@ -207,7 +272,7 @@ def test_the_network_of_a_training(tmp_path):
 KILLED = """
 import os, signal, sys
 from openauc.encoders import base, output
-output._CHUNK = {"text": 8, "image": 8}
+output.CHUNK = {"text": 8, "image": 8}
 encode, done = base.Encoder.__call__, []
 
 def dying(self, items):
@@ -224,7 +289,7 @@ main()
 
 def counting(monkeypatch):
     """Chunks of eight, and how many items are encoded."""
-    monkeypatch.setattr(output, "_CHUNK", {"text": 8, "image": 8})
+    monkeypatch.setattr(output, "CHUNK", {"text": 8, "image": 8})
     encode, counts = Encoder.__call__, []
 
     def counted(self, items):
@@ -233,6 +298,20 @@ def counting(monkeypatch):
 
     monkeypatch.setattr(Encoder, "__call__", counted)
     return counts
+
+
+def interrupted(monkeypatch, counts, chunks, *line):
+    """What a command says when Control-C stops it after some chunks."""
+    encode = Encoder.__call__
+
+    def interrupting(self, items):
+        if len(counts) == chunks:
+            raise KeyboardInterrupt
+        return encode(self, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "__call__", interrupting)
+        return run(*line, code=130)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "npz"])
@@ -244,7 +323,7 @@ def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
     killed = subprocess.run([sys.executable, "-c", KILLED, *line], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not out.exists()
-    assert len(list(output.parts_folder(out).glob("*.npy"))) == 3
+    assert len(list(parts_folder(out).glob("*.npz"))) == 3
     counts = counting(monkeypatch)
     run(*line)
     assert counts == [8, 8, 8, 2]
@@ -254,44 +333,115 @@ def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
         assert out.read_bytes() == whole.read_bytes()
     for name, column in read_columns(whole).items():
         np.testing.assert_array_equal(read_columns(out)[name], column)
-    assert not output.parts_folder(out).exists()
+    assert not parts_folder(out).exists()
 
 
 def test_control_c_keeps_what_is_done(pictures, colours, tmp_path, monkeypatch):
     out = tmp_path / "out.parquet"
     line = ("embed", pictures, "-e", colours, "-o", out)
     counts = counting(monkeypatch)
-    encode = Encoder.__call__
-
-    def interrupted(self, items):
-        if len(counts) == 1:
-            raise KeyboardInterrupt
-        return encode(self, items)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Encoder, "__call__", interrupted)
-        assert "the same command goes on with what is done" in run(*line, code=130)
+    assert "the same command goes on with what is done" in interrupted(monkeypatch, counts, 1, *line)
     assert not out.exists()
     assert "9 embeddings" in run(*line)
     assert counts == [8, 1]
 
 
-def test_parts_of_another_run_are_refused(pictures, colours, tmp_path, monkeypatch):
+def test_removing_a_bad_file_loses_no_finished_work(pictures, colours, tmp_path, monkeypatch):
+    out, counts = tmp_path / "out.parquet", counting(monkeypatch)
+    files = sorted(pictures.rglob("*.png"))
+    files[-1].write_bytes(b"not an image")
+    line = ("embed", pictures, "-o", out, "-e", colours)
+    assert f"{files[-1]} holds no readable image" in run(*line, code=2)
+    files[-1].unlink()
+    files[0].unlink()  # all others move by one
+    run(*line)
+    assert counts == [8, 1]  # the second is the bad one
+    np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(colours)(files[1:-1]), rtol=1e-6)
+
+
+def test_bad_rows_and_images_are_skipped_on_demand(pictures, table, colours, words, tmp_path, monkeypatch):
+    out, counts = tmp_path / "out.parquet", counting(monkeypatch)
+    files = sorted(pictures.rglob("*.png"))
+    content = files[4].read_bytes()
+    files[2].write_bytes(b"not an image")
+    files[4].write_bytes(content[: len(content) // 2])
+    said = CliRunner().invoke(app, ["embed", str(pictures), "-e", colours, "-o", str(out), "--skip-bad"])
+    assert [line.partition(" holds no")[0] for line in said.stderr.splitlines()] == [
+        f"skipped: {files[2]}",
+        f"skipped: {files[4]}",
+    ]
+    assert "7 embeddings of 3 features in" in said.stdout
+    assert counts == [8, 6, 1]
+    good = [file for row, file in enumerate(files) if row not in (2, 4)]
+    assert embedded(out)["file"] == list(map(str, good))
+    np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(colours)(good), rtol=1e-6)
+    texts = [*TEXTS[:3], " ", None, *TEXTS[5:]]
+    pq.write_table(pa.table({"text": texts, "row": range(50)}), table)
+    assert "column 'text': row 3 is empty" in run("embed", table, "-e", words, "-o", out, code=2)
+    assert "48 embeddings of 5 features" in run("embed", table, "-e", words, "-o", out, "--skip-bad")
+    assert embedded(out)["row"] == [0, 1, 2, *range(5, 50)]
+    pq.write_table(pa.table({"text": ["", " "]}), table)
+    said = run("embed", table, "-e", words, "-o", out, "--skip-bad", code=2)
+    assert "there is nothing to embed. " in said
+    assert "column 'text': row 0 is empty" in said
+
+
+def test_parts_of_another_encoder_are_refused(pictures, colours, tmp_path, monkeypatch):
     out = tmp_path / "out.parquet"
     counting(monkeypatch)
-    bad = next(iter(sorted((pictures / "fox").rglob("*.png"))[::-1]))
-    content = bad.read_bytes()
-    bad.write_bytes(b"no image")
+    files = sorted(pictures.rglob("*.png"))
+    files[-1].write_bytes(b"not an image")
     line = ("embed", pictures, "-o", out, "-e")
-    assert f"{bad} holds no readable image" in run(*line, colours, code=2)
-    assert "out.parquet.parts holds another run: encoder was 'onnx:" in run(*line, "efficientnet_lite0", code=2)
-    bad.write_bytes(content)
-    said = run(*line, colours, code=2)
-    assert "holds another run: content was" in said
-    assert "remove" in said
-    shutil.rmtree(tmp_path / "out.parquet.parts")
-    run(*line, colours)
-    assert len(embedded(out)["file"]) == 9
+    run(*line, colours, code=2)
+    said = run(*line, "efficientnet_lite0", code=2)
+    assert "out.parquet.parts holds another run: encoder was 'onnx:" in said
+    assert "Or remove" in said
+
+
+def cut(part):
+    """Lose the end of a file."""
+    part.write_bytes(part.read_bytes()[:-100])
+
+
+def drop_rows(part):
+    """Lose features whose keys are still there."""
+    arrays = read_columns(part)
+    np.savez(part, keys=arrays["keys"], features=arrays["features"][:-3])
+
+
+@pytest.mark.parametrize("damage", [cut, drop_rows])
+def test_a_damaged_part_is_made_anew(table, words, tmp_path, monkeypatch, damage):
+    out, counts = tmp_path / "out.parquet", counting(monkeypatch)
+    line = ("embed", table, "-e", words, "-o", out)
+    interrupted(monkeypatch, counts, 3, *line)
+    damage(next(parts_folder(out).glob("*.npz")))
+    run(*line)
+    assert sum(counts) == 50 + 8
+    np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(words)(TEXTS), atol=1e-6)
+
+
+def test_one_run_at_a_time(table, words, tmp_path):
+    out = tmp_path / "out.parquet"
+    with claimed(out, get_encoder(words).about):
+        assert "another run is writing" in run("embed", table, "-e", words, "-o", out, code=2)
+        assert parts_folder(out).is_dir()
+    assert not parts_folder(out).exists()
+    run("embed", table, "-e", words, "-o", out)
+    assert len(embedded(out)["text"]) == 50
+
+
+@pytest.mark.parametrize("plan", [None, "not json", "[]", '{"made_by": "someone"}'])
+def test_a_folder_of_parts_that_is_not_ours_stays(table, words, tmp_path, plan):
+    out = tmp_path / "out.parquet"
+    folder = parts_folder(out)
+    folder.mkdir()
+    (folder / "mine.txt").write_text("of value")
+    if plan is not None:
+        (folder / "plan.json").write_text(plan)
+    before = sorted(os.listdir(folder))
+    assert "`openauc embed` did not make it; move it" in run("embed", table, "-e", words, "-o", out, code=2)
+    assert sorted(os.listdir(folder)) == before
+    assert not out.exists()
 
 
 def test_bad_input_is_said_in_one_sentence(pictures, table, words, colours, tmp_path):
@@ -324,3 +474,89 @@ def test_bad_input_is_said_in_one_sentence(pictures, table, words, colours, tmp_
     assert "is not a readable Parquet file" in run("embed", table, "-e", words, *out, code=2)
     (tmp_path / "a.csv").write_text("text,label\nhello,a\n ,b\n")
     assert "column 'text': row 1 is empty" in run("embed", tmp_path / "a.csv", "-e", words, *out, code=2)
+
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def intents(tmp_path_factory):
+    """A model of the example's sentences."""
+    folder = tmp_path_factory.mktemp("intents")
+    run("embed", EXAMPLES / "intents.csv", "-e", "minilm", "-o", folder / "intents.parquet")
+    run("fit", folder / "intents.parquet", "-o", folder / "model")
+    return folder / "model"
+
+
+def same_decisions(one, other):
+    one, other = read_columns(one), read_columns(other)
+    np.testing.assert_array_equal(one["prediction"], other["prediction"])
+    np.testing.assert_allclose(one["open_score"], other["open_score"], atol=1e-4)
+
+
+def test_predict_embeds_texts(intents, tmp_path):
+    features, there, here = (tmp_path / name for name in ("q.parquet", "there.csv", "here.csv"))
+    run("embed", EXAMPLES / "questions.csv", "-e", "minilm", "-o", features)
+    run("predict", intents, features, "-o", there)
+    assert "10 rows in" in run("predict", intents, EXAMPLES / "questions.csv", "-o", here)
+    same_decisions(there, here)
+    # Its other columns are carried along, numbers too, and labels are the truth.
+    (tmp_path / "new.csv").write_text(
+        "id,message,intent,note\n7,How much money do I have?,balance,\n8,Why is the sky blue?,sky,x y\n"
+    )
+    said = run("predict", intents, tmp_path / "new.csv", "--label-column", "intent", "-o", tmp_path / "new.parquet")
+    assert "Labels of column intent are there as y_true" in said
+    found = read_columns(tmp_path / "new.parquet")
+    assert list(found)[:5] == ["id", "message", "intent", "note", "y_true"]
+    assert found["id"].tolist() == [7, 8]
+    assert found["note"].tolist() == ["", "x y"]
+    assert found["y_true"].tolist() == ["balance", "-1"]
+
+
+def test_predict_says_what_to_do_where_it_cannot_embed(intents, tmp_path):
+    model, texts, out = tmp_path / "model", tmp_path / "new.csv", ("-o", tmp_path / "out.csv")
+    shutil.copytree(intents, model)
+    texts.write_text("said,reply,year\nHow are you today?,I am well.,1999\nHello to you.,Hello there.,2000\n")
+    said = run("predict", model, texts, *out, code=2)
+    assert "none of which is surely its text" in said
+    assert f"Or run `openauc embed {texts} -e minilm -o embedded.parquet`" in said
+    assert "there is no file" in run("predict", model, tmp_path / "missing.csv", *out, code=2)
+    (tmp_path / "bad.parquet").write_text("not a table")
+    assert "is not a readable Parquet file" in run("predict", model, tmp_path / "bad.parquet", *out, code=2)
+    numbers = tmp_path / "numbers.csv"
+    numbers.write_text("a,b\n1,2\n3,4\n")
+    assert "has 2 features for each sample" in run("predict", model, numbers, *out, code=2)
+    source = json.loads((model / "source.json").read_text())
+    for encoder, match in (("hf:/nowhere", "cannot be loaded as an encoder of text"), ("run/1", "encoder is 'run/1'")):
+        (model / "source.json").write_text(json.dumps({**source, "encoder": encoder}))
+        said = run("predict", model, EXAMPLES / "questions.csv", *out, code=2)
+        assert match in said
+        assert f"-e {encoder} -o embedded.parquet`" in said
+    (model / "source.json").write_text(json.dumps({**source, "encoder": None}))
+    for file in (EXAMPLES / "questions.csv", texts, tmp_path):
+        said = run("predict", model, file, *out, code=2)
+        assert "does not know which encoder made those it was fitted on" in said
+        assert f"`openauc embed {file} -e ENCODER -o embedded.parquet`" in said
+
+
+def test_predict_embeds_images(colours, tmp_path):
+    rng, out = np.random.default_rng(0), tmp_path / "out.csv"
+    for row in range(60):
+        folder = tmp_path / "images" / ("blue", "green", "red")[row % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 60, (12, 12, 3), dtype=np.uint8)
+        pixels[..., 2 - row % 3] += 180
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+    features = tmp_path / "features.parquet"
+    run("embed", tmp_path / "images", "-e", colours, "-o", features)
+    run("fit", features, "-o", tmp_path / "model")
+    run("predict", tmp_path / "model", features, "-o", tmp_path / "there.csv")
+    run("predict", tmp_path / "model", tmp_path / "images", "-o", out)
+    same_decisions(tmp_path / "there.csv", out)
+    assert read_columns(out)["y_pred"].tolist() == read_columns(out)["label"].tolist()
+    files = read_columns(out)["file"].tolist()
+    (tmp_path / "paths.csv").write_text("\n".join(["path", *(os.path.relpath(file, tmp_path) for file in files)]))
+    run("predict", tmp_path / "model", tmp_path / "paths.csv", "-o", out)
+    same_decisions(tmp_path / "there.csv", out)
+    run("predict", tmp_path / "model", files[0], "-o", out)
+    assert read_columns(out)["y_pred"].tolist() == ["blue"]

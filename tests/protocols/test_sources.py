@@ -442,7 +442,7 @@ def test_image_files_of_one_file(image_folder: Path) -> None:
 def test_image_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no folder or image .*nowhere"):
         image_files(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"holds no image \(\.jpeg, \.jpg, \.png\), nor does a folder below it"):
+    with pytest.raises(ValueError, match=r"holds no image \(.*\.jpg, \.png, \.webp\), nor does a folder below it"):
         image_files(tmp_path)
 
 

@@ -21,7 +21,8 @@ def embed(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A folder of images, a .csv or .parquet file of texts or images, or a protocol."
+            metavar="SOURCE",
+            help="A folder of images, a .csv or .parquet file of texts, images or their paths, or a protocol.",
         ),
     ],
     encoder: Annotated[
@@ -37,6 +38,9 @@ def embed(
     data_root: DataRoot = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu, cuda or mps; else the fastest there is.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Texts or images at a time.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Name and leave out rows and images that cannot be read.")
+    ] = False,
     method: MethodName = "openauc",
     set_: Settings = None,
 ) -> None:
@@ -48,7 +52,8 @@ def embed(
     For a training that asks for code from elsewhere, --method and --set backbone name it.
     """
     from openauc.encoders.inputs import open_source
-    from openauc.encoders.output import check_output, parts_folder, write_embeddings
+    from openauc.encoders.output import check_output, write_embeddings
+    from openauc.encoders.parts import parts_folder
     from openauc.encoders.table import encoder_kind, get_encoder, refuse_other_kind
 
     check_output(out)
@@ -63,6 +68,7 @@ def embed(
         part=part,
         validation=validation,
         data_root=data_root,
+        skip_bad=skip_bad,
     )
     if run is None:
         network = get_encoder(encoder, device, kind=opened.kind, batch_size=batch_size)
@@ -72,11 +78,15 @@ def embed(
         network = _encoder_of(run, device, batch_size, trusted)
     try:
         with progress_bar("texts" if opened.kind == "text" else "images") as seen:
-            write_embeddings(opened, network, out, seen=seen)
+            skipped = write_embeddings(opened, network, out, skip_bad=skip_bad, seen=seen)
     except KeyboardInterrupt:
         typer.echo(f"stopped; the same command goes on with what is done, in {parts_folder(out)}.", err=True)
         raise typer.Exit(130) from None
-    typer.echo(f"{len(opened):,} embeddings of {network.width} features in {out}.")
+    for sentence in skipped:
+        typer.echo(f"skipped: {sentence}", err=True)
+    rows = len(opened) + len(opened.skipped)
+    said = f" {len(skipped):,} of {rows:,} rows were skipped." if skipped else ""
+    typer.echo(f"{rows - len(skipped):,} embeddings of {network.width} features in {out}.{said}")
 
 
 def _encoder_of(run: Path, device: str | None, batch_size: int | None, trusted: Collection[str]) -> Encoder:

@@ -51,7 +51,7 @@ def predict(
         Path | None,
         typer.Argument(
             metavar="[TABLE|IMAGES]",
-            help="For MODEL a table of embeddings; for RUN new images, a folder or one file.",
+            help="For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = Path(
@@ -79,7 +79,8 @@ def predict(
 ) -> None:
     """Label new samples, or predict a part of a training's data again.
 
-    With a MODEL of `openauc fit`, the file has the columns of TABLE but its embeddings, and of each sample prediction
+    With a MODEL of `openauc fit`, texts and images are embedded first, by the encoder that the model was fitted on.
+    The file has the columns of TABLE but its embeddings, and of each sample prediction
     (its class, or unknown), y_pred (its class, rejected or not), open_score and p_value. If TABLE has labels it has
     y_true too, -1 for classes the model does not know, `openauc evaluate` reads it, and you are told whether the model
     keeps its promise there.
@@ -192,11 +193,16 @@ def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> l
 def read_like_model(
     folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
 ) -> Table:
-    """A table whose features are those a model was fitted on, as far as one can tell."""
+    """A table whose features are those a model was fitted on, as far as one can tell; texts and images are embedded."""
+    from openauc.encoders.like import encode_like, lacks_features
     from openauc.features.tables import Source, read_table, refuse_other_features
 
     source = Source.load(folder)
-    table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
+    if embedding_column is None and lacks_features(file, source, classifier.n_features_in_):
+        with progress_bar("embedding") as seen:
+            table = encode_like(source, folder, file, label_column=label_column, seen=seen)
+    else:
+        table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
     refuse_other_features(classifier, table, folder)
     if table.dropped:
         warnings.warn(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import importlib
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.protocols.sources import EncodedImage
+from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, readable_suffixes
 
 Kind = Literal["text", "image"]
 Features = NDArray[np.float32]
 
+CHUNK: dict[Kind, int] = {"text": 1024, "image": 256}
+"""Items to encode between two savings: a few seconds of one core, which is what a stopped run loses at most."""
 _BATCH_SIZE = 32
 
 
@@ -85,17 +88,33 @@ class Encoder:
 
 
 def check_texts(items: Sequence[Any], where: str = "texts") -> None:
-    """Raise at the first item that is no string, or an empty one."""
+    """Raise at the first item that is not a string, or an empty one."""
+    for _, error in bad_texts(items, where):
+        raise error
+
+
+def bad_texts(items: Sequence[Any], where: str) -> Iterator[tuple[int, ValueError | TypeError]]:
+    """Each item that is not a string, or an empty one: its row, and what is wrong."""
     for row, item in enumerate(items):
         if item is not None and not isinstance(item, str):
-            raise TypeError(f"{where}: row {row} is {type(item).__name__}; expected strings.")
-        if not item or item.isspace():
-            raise ValueError(f"{where}: row {row} is empty (row 0 is the first); give it a text or remove it.")
+            yield row, TypeError(f"{where}: row {row} is {type(item).__name__}; expected strings.")
+        elif not item or item.isspace():
+            yield row, ValueError(f"{where}: row {row} is empty (row 0 is the first); give it a text or remove it.")
+
+
+def bad_images(items: Sequence[Any]) -> Iterator[tuple[int, ValueError | OSError]]:
+    """Each image that cannot be read: its row, and what is wrong."""
+    for row, item in enumerate(items):
+        try:
+            as_images([item])
+        except (ValueError, OSError) as error:
+            yield row, error
 
 
 def as_images(items: Sequence[Any]) -> list[Any]:
     """Pillow's RGB images of arrays, images, paths or compressed images, each in its own size."""
     need("PIL", "images")
+    readable_suffixes()  # makes Pillow ready for all of them
     if len(items) == 1:
         return [_as_image(items[0])]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -106,7 +125,7 @@ def _as_image(item: Any) -> Any:
     from PIL import Image
 
     if isinstance(item, Image.Image):
-        return item.convert("RGB")
+        return _upright(item)
     if isinstance(item, np.ndarray):
         if item.dtype != np.uint8 or item.shape[2:] not in ((), (3,)) or item.ndim not in (2, 3):
             raise TypeError(f"an image is {item.dtype} of shape {item.shape}; expected uint8, (H, W, 3) or (H, W).")
@@ -115,13 +134,29 @@ def _as_image(item: Any) -> Any:
         item = EncodedImage(Path(item))
     if not isinstance(item, EncodedImage):
         raise TypeError(f"an image is {type(item).__name__}; expected an array, an image of Pillow or a path.")
+    if item.content == b"":
+        raise ValueError(f"{item} has no image bytes; remove the row or put the image in.")
     try:
         with Image.open(item.file if item.content is None else io.BytesIO(item.content)) as image:
-            return image.convert("RGB")
+            return _upright(image)
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no image {item}.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{item} holds no readable image ({error}); fetch it again or remove it.") from error
+        foreign = item.content is None and item.file.suffix.lower() in IMAGE_SUFFIXES - readable_suffixes()
+        advice = (
+            "convert it to .png, or pip install pillow-heif for .heic" if foreign else "fetch it again or remove it"
+        )
+        raise ValueError(f"{item} holds no readable image ({error}); {advice}.") from error
+
+
+def _upright(image: Any) -> Any:
+    """RGB, turned as the camera was held (EXIF)."""
+    from PIL import ImageOps
+
+    # Broken EXIF says nothing about the pixels; broken pixels fail below.
+    with suppress(Exception):
+        image = ImageOps.exif_transpose(image)
+    return image.convert("RGB")
 
 
 def centre_crop(image: Any, size: int) -> NDArray[np.uint8]:

@@ -1,14 +1,16 @@
-"""Encoders of the library `transformers`, for texts and for images: by name on the Hub, or a folder."""
+"""Encoders of `transformers` and `sentence-transformers`, for texts and for images: by name on the Hub, or a folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from openauc.encoders.base import Encoder, Features, Kind, as_images, choose_device, need, token_mean
 
 _LONGEST = 512
+_MODULES = "modules.json"  # how sentence-transformers makes one vector of the tokens: pooling, length, prompt
 
 
 def minilm(name: str, device: str | None, batch_size: int | None) -> Encoder:
@@ -28,8 +30,27 @@ def from_transformers(
                 transformers.AutoImageProcessor.from_pretrained(model)
             except (OSError, ValueError):
                 kind = "text"
-    make = text_encoder if kind == "text" else image_encoder
-    return make(name, model, device, batch_size)
+    if kind != "text":
+        return image_encoder(name, model, device, batch_size)
+    with _quiet(), _said_plainly(name, "text"):
+        # A file that cannot be asked for is an error: without it, the features might be wrong ones.
+        modules = transformers.utils.cached_file(model, _MODULES, _raise_exceptions_for_missing_entries=False)
+    if modules is None:
+        return text_encoder(name, model, device, batch_size)
+    return sentence_encoder(name, model, device, batch_size, Path(modules))
+
+
+def sentence_encoder(name: str, model: str, device: str | None, batch_size: int | None, modules: Path) -> Encoder:
+    """Features of a text as the model's authors define them, in the files of `sentence-transformers`."""
+    library, place = need("sentence_transformers", f"models with a {_MODULES}"), choose_device(device)
+    with _quiet(), _said_plainly(name, "text"):
+        network = library.SentenceTransformer(model, device=str(place)).float()
+
+    def encode(texts: list[str]) -> Features:
+        found: Features = network.encode(texts, batch_size=len(texts), show_progress_bar=False)
+        return found
+
+    return Encoder(name, "text", encode, batch_size=batch_size, weights=modules)
 
 
 def text_encoder(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +12,11 @@ from numpy.typing import NDArray
 
 from openauc._columns import GappyCsv, import_pyarrow
 from openauc._validation import UNKNOWN, check_choice, read_label
-from openauc.encoders.base import Kind, check_texts
+from openauc.encoders.base import Kind, bad_texts
 from openauc.protocols import get_protocol
 from openauc.protocols.base import OpenSetData
 from openauc.protocols.files import is_protocol_file
-from openauc.protocols.sources import EncodedImage, LazyImages, image_files
+from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, LazyImages, image_files
 
 EMBEDDING = "embedding"
 """Name of the column of features."""
@@ -25,6 +24,8 @@ EMBEDDING = "embedding"
 Part = Literal["train", "validation", "test"]
 
 _TABLES = (".csv", ".parquet")
+_TEXTS = ("text", "sentence", "utterance", "message", "body")
+_PATHS = ("image", "path", "file", "filename")
 _UNKNOWN_NAME = "unknown"
 
 
@@ -37,15 +38,15 @@ class Source:
     columns
         Table of `pyarrow` with a row per item: what the embeddings will stand beside.
     items
-        The items from a row on.
-    about
-        What tells this source, as it is now, from any other.
+        Makes an iterable of the items.
+    skipped
+        What is wrong with each row that was left out.
     """
 
     kind: Kind
     columns: Any
-    items: Callable[[int], Iterator[Any]]
-    about: Mapping[str, Any]
+    items: Callable[[], Iterable[Any]]
+    skipped: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         rows: int = self.columns.num_rows
@@ -61,32 +62,37 @@ def open_source(
     part: Part = "test",
     validation: float = 0.0,
     data_root: Path | None = None,
+    skip_bad: bool = False,
 ) -> Source:
     """The folder of images, the ``.csv`` or ``.parquet`` file, or the protocol of that name.
+
+    A table has texts, images, or paths of images relative to the table.
 
     Parameters
     ----------
     wanted
         What to take of a table that has both texts and images; images if left out.
     text_column
-        Column of the texts; ``text``, or the only one that looks like it, if left out.
+        Column of the texts; ``text``, another usual name, or the only one that looks like it, if left out.
     split, part, validation, data_root
         Of a protocol; see :meth:`~openauc.protocols.base.Protocol.load`.
+    skip_bad
+        Leave out rows without a text or path, in place of an error at the first.
     """
     path = Path(source)
     if path.suffix.lower() in _TABLES and not path.is_dir():
-        found = _table(path, wanted, text_column)
+        found = _table(path, wanted, text_column, skip_bad)
     elif path.exists() and not is_protocol_file(source):
         found = _folder(path)
     elif len(path.parts) > 1 and not is_protocol_file(source):
         raise FileNotFoundError(f"there is no folder or file {source}.")
     else:
         data = get_protocol(source).load(split, root=data_root, validation=validation)
-        found = _protocol(data, source, split, part)
+        found = _protocol(data, part)
     if text_column is not None and found.kind == "image":
         raise ValueError(f"text_column is {text_column!r}, but {source} holds images; leave it out.")
     if not len(found):
-        raise ValueError(f"{source} has no rows; there is nothing to embed.")
+        raise ValueError(" ".join([f"{source} has no rows; there is nothing to embed.", *found.skipped[:1]]))
     if EMBEDDING in found.columns.column_names:
         raise ValueError(f"{source} has a column {EMBEDDING!r} already; rename it, or use it as it is.")
     return found
@@ -105,11 +111,10 @@ def _folder(path: Path) -> Source:
         raise ValueError(f"{stray} lies beside folders of classes; move it into one, or away.")
     if classes:
         columns["label"] = classes
-    about = {"source": str(path.resolve()), "content": _fingerprint(images)}
-    return Source("image", pyarrow.table(columns), lambda start: iter(images[start:]), about)
+    return Source("image", pyarrow.table(columns), lambda: images)
 
 
-def _protocol(data: OpenSetData, name: str, split: int, part: Part) -> Source:
+def _protocol(data: OpenSetData, part: Part) -> Source:
     pyarrow, _ = import_pyarrow()
     images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
     if not len(images):
@@ -121,11 +126,7 @@ def _protocol(data: OpenSetData, name: str, split: int, part: Part) -> Source:
         columns |= data.test_columns()
     if isinstance(images, LazyImages):
         images = images.encoded  # each in its own size, for the encoder to resize
-        content = _fingerprint(images)
-    else:
-        content = hashlib.sha256(images.tobytes()).hexdigest()
-    about = {"source": name, "split": split, "part": part, "content": content}
-    return Source("image", pyarrow.table(columns), lambda start: iter(images[start:]), about)
+    return Source("image", pyarrow.table(columns), lambda: images)
 
 
 def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[Any]:
@@ -138,29 +139,38 @@ def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[A
     return table[labels]  # the unknown label, -1, is the last one
 
 
-def _fingerprint(images: Iterable[EncodedImage]) -> str:
-    """Of compressed images in their order; a file counts by name, size and time."""
-    digest = hashlib.sha256()
-    for image in images:
-        state = image.content or image.file.stat()
-        digest.update(state if isinstance(state, bytes) else f"{state.st_size} {state.st_mtime_ns}".encode())
-        digest.update(f"{image}\n".encode())
-    return digest.hexdigest()
-
-
-def _table(path: Path, wanted: Kind | None, text_column: str | None) -> Source:
+def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Source:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
-    state = path.stat()
-    about = {"source": str(path.resolve()), "size": state.st_size, "modified": state.st_mtime_ns}
+    columns, pictures = _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    of_texts = text_column is not None or (wanted == "text" and (not pictures or bool(_usual(columns, _TEXTS))))
+    if pictures and not of_texts:
+        return Source("image", columns, lambda: _pictures(path, pictures[0]))
+    paths = None if of_texts else _path_column(columns)
+    name = paths or _text_column(path, columns, text_column)
+    cells = columns.column(name).to_pylist()
+    bad = dict(bad_texts(cells, f"{path}: column {name!r}"))
+    if bad and not skip_bad:
+        raise next(iter(bad.values()))
+    if bad:
+        columns = columns.filter([row not in bad for row in range(len(cells))])
+        cells = columns.column(name).to_pylist()
+    skipped = tuple(map(str, bad.values()))
+    if paths is None:
+        return Source("text", columns, lambda: cells, skipped)
+    images = [EncodedImage(path.parent / cell) for cell in cells]
+    return Source("image", columns, lambda: images, skipped)
+
+
+def _read_csv(path: Path) -> tuple[Any, list[str]]:
+    """The columns of a CSV file, none of which holds images."""
     pyarrow, _ = import_pyarrow()
-    if path.suffix.lower() == ".csv":
-        cells = GappyCsv(path)
-        return _texts(path, pyarrow.table({name: cells[name] for name in cells}), text_column, about)
-    columns, pictures = _read_parquet(path)
-    if not pictures or text_column is not None or (wanted == "text" and "text" in columns.column_names):
-        return _texts(path, columns, text_column, about)
-    return Source("image", columns, lambda start: _pictures(path, pictures[0], start), about)
+    # By way of lists: of an array of strings, Arrow cuts each at its first NUL.
+    columns = {
+        name: pyarrow.array(cells.tolist(), pyarrow.from_numpy_dtype(cells.dtype))
+        for name, cells in GappyCsv(path).items()
+    }
+    return pyarrow.table(columns), []
 
 
 def _read_parquet(path: Path) -> tuple[Any, list[str]]:
@@ -169,7 +179,7 @@ def _read_parquet(path: Path) -> tuple[Any, list[str]]:
     try:
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
-            pictures = [name for name in schema.names if _is_image(schema.field(name).type)]
+            pictures = [name for name in schema.names if is_image(schema.field(name).type)]
             columns = file.read(columns=[name for name in schema.names if name not in pictures])
             if pictures and "file" not in columns.column_names:
                 paths = file.read(columns=[f"{pictures[0]}.path"]).column(0).combine_chunks().field("path")
@@ -180,60 +190,74 @@ def _read_parquet(path: Path) -> tuple[Any, list[str]]:
     return columns.replace_schema_metadata(None), pictures
 
 
-def _texts(path: Path, columns: Any, text_column: str | None, about: Mapping[str, Any]) -> Source:
-    name = _text_column(path, columns, text_column)
-    texts = columns.column(name).to_pylist()
-    check_texts(texts, f"{path}: column {name!r}")
-    about = {**about, "text_column": name}
-    return Source("text", columns, lambda start: iter(texts[start:]), about)
+def _path_column(columns: Any) -> str | None:
+    """The column of paths of images, if there is one by a usual name."""
+    return next((name for name in _usual(columns, _PATHS) if _mostly(columns.column(name), _is_image_path)), None)
 
 
 def _text_column(path: Path, columns: Any, given: str | None) -> str:
-    names = columns.column_names
+    names: list[str] = columns.column_names
     if given is not None:
         return check_choice("text_column", given, names)
     if "text" in names:
         return "text"
-    strings = [name for name in names if _is_text(columns.schema.field(name).type)]
-    worded = [name for name in strings if _has_words(columns.column(name))]
+    usual = _usual(columns, _TEXTS)
+    if usual:
+        return usual[0]
+    strings = _strings(columns)
+    worded = [name for name in strings if _mostly(columns.column(name), _has_words)]
     likely = strings if len(strings) == 1 else worded
     if len(likely) != 1:
         raise ValueError(
             f"{path} has the columns {', '.join(map(repr, names))}, none of which is surely its text; name it with "
             "text_column."
         )
-    name: str = likely[0]
-    return name
+    return likely[0]
 
 
-def _has_words(column: Any) -> bool:
-    """Whether most of the first cells hold several words, as sentences do and labels do not."""
+def _usual(columns: Any, names: Iterable[str]) -> list[str]:
+    """Columns of strings by these names, in the order of these; capitals do not matter."""
+    strings = {name.lower(): name for name in _strings(columns)}
+    return [strings[name] for name in names if name in strings]
+
+
+def _strings(columns: Any) -> list[str]:
+    return [name for name in columns.column_names if is_text(columns.schema.field(name).type)]
+
+
+def _mostly(column: Any, holds: Callable[[str], bool]) -> bool:
+    """Whether something holds for most of the first cells."""
     cells = [cell for cell in column.slice(0, 1000).to_pylist() if cell]
-    return sum(" " in cell.strip() for cell in cells) > len(cells) / 2
+    return sum(map(holds, cells)) > len(cells) / 2
 
 
-def _is_text(kind: Any) -> bool:
+def _has_words(cell: str) -> bool:
+    """Whether it holds several words, as sentences do and labels do not."""
+    return " " in cell.strip()
+
+
+def _is_image_path(cell: str) -> bool:
+    return Path(cell).suffix.lower() in IMAGE_SUFFIXES
+
+
+def is_text(kind: Any) -> bool:
     types = import_pyarrow()[0].types
     if types.is_dictionary(kind):
         kind = kind.value_type
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def _is_image(kind: Any) -> bool:
+def is_image(kind: Any) -> bool:
     """Whether this is the Hub's type of images, struct<bytes: binary, path: string>."""
     is_struct = import_pyarrow()[0].types.is_struct
     return bool(is_struct(kind)) and min(map(kind.get_field_index, ("bytes", "path"))) >= 0
 
 
-def _pictures(path: Path, column: str, start: int) -> Iterator[EncodedImage]:
-    """The images of a Parquet file from a row on, a few in memory at a time."""
-    first = 0
+def _pictures(path: Path, column: str) -> Iterator[EncodedImage]:
+    """The images of a Parquet file, a few in memory at a time; one without bytes is empty."""
+    row = 0
     with import_pyarrow()[1].ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=256, columns=[f"{column}.bytes"]):
-            contents = batch.column(0).field("bytes")
-            for row in range(max(first, start), first + len(contents)):
-                content = contents[row - first].as_py()
-                if content is None:
-                    raise ValueError(f"{path}, row {row} has no image bytes; remove the row or put the image in.")
-                yield EncodedImage(path, row, content)
-            first += len(contents)
+            for content in batch.column(0).field("bytes"):
+                yield EncodedImage(path, row, content.as_py() or b"")
+                row += 1

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from openauc import __version__
 from openauc._columns import import_pyarrow, write_columns
-from openauc._files import atomic_write, write_text
-from openauc._trial_files import refuse_other_run
-from openauc.encoders.base import Encoder, Features
+from openauc._files import atomic_write
+from openauc.encoders.base import CHUNK, Encoder, bad_images
 from openauc.encoders.inputs import EMBEDDING, Source
+from openauc.encoders.parts import Parts, claimed, item_key
 
-# What a stopped run loses at most: a few seconds of one core.
-_CHUNK = {"text": 1024, "image": 256}
 _CHUNKS_PER_ROW_GROUP = 16
-_PLAN = "plan.json"
 
 
 def check_output(out: Path) -> None:
@@ -38,80 +31,109 @@ def check_output(out: Path) -> None:
         raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
 
 
-def parts_folder(out: Path) -> Path:
-    """Where finished chunks wait for the others."""
-    return out.with_name(f"{out.name}.parts")
-
-
 def write_embeddings(
-    source: Source, encoder: Encoder, out: Path, *, seen: Callable[[int, int], object] = lambda count, total: None
-) -> None:
+    source: Source,
+    encoder: Encoder,
+    out: Path,
+    *,
+    skip_bad: bool = False,
+    seen: Callable[[int, int], object] = lambda count, total: None,
+) -> list[str]:
     """Embed every item of a source and write the embeddings beside its columns, all or nothing.
 
-    Finished chunks are kept in ``OUT.parts`` until the end. If they are there already, and are of the same source and
-    encoder, they are not computed again; the result is the same.
+    Finished features are kept in ``OUT.parts`` until the end, by their items. If they are there already, and are of the
+    same encoder, they are not computed again, whatever items came or went; the result is the same.
 
     Parameters
     ----------
     out
         ``.parquet``, with a column ``embedding`` of fixed-size lists, or ``.npz``, with an array (n, width).
+    skip_bad
+        Leave out images that cannot be read, in place of an error at the first.
     seen
         Told after each chunk how many items are done, of how many.
+
+    Returns
+    -------
+    skipped
+        What is wrong with each row that was left out.
     """
     check_output(out)
-    chunk, folder = _CHUNK[source.kind], parts_folder(out)
-    _claim(folder, {**source.about, "rows": len(source), "chunk": chunk, **encoder.about})
-    parts = [folder / f"{start:09d}.npy" for start in range(0, len(source), chunk)]
-    done = next((i for i, part in enumerate(parts) if not part.is_file()), len(parts))
-    items = source.items(done * chunk)
-    for i, part in enumerate(parts[done:], done):
-        seen(i * chunk, len(source))
-        features = encoder(list(islice(items, chunk)))
-        with atomic_write(part) as file:
-            np.save(file, features)
+    with claimed(out, encoder.about) as folder:
+        parts = Parts(folder, encoder.width)
+        keys, bad = _encode_all(source, encoder, parts, skip_bad, seen)
+        good = [row for row, key in enumerate(keys) if key not in bad]
+        if not good:
+            raise ValueError(f"none of the {len(keys):,} images can be read; the first: {bad[keys[0]]}")
+        columns = source.columns.take(good) if bad else source.columns
+        kept = [keys[row] for row in good]
+        if out.suffix.lower() == ".npz":
+            write_columns(out, {**_arrays(columns), EMBEDDING: parts.take(kept)})
+        else:
+            _write_parquet(columns, encoder, parts, kept, out)
+        parts.remove()
+    return [*source.skipped, *(bad[key] for key in keys if key in bad)]
+
+
+def _encode_all(
+    source: Source, encoder: Encoder, parts: Parts, skip_bad: bool, seen: Callable[[int, int], object]
+) -> tuple[list[bytes], dict[bytes, str]]:
+    """The key of each item, whose features are now in ``parts``, or else what is wrong with it."""
+    keys: list[bytes] = []
+    bad: dict[bytes, str] = {}
+    waiting: dict[bytes, Any] = {}
+
+    def encode() -> None:
+        if skip_bad and source.kind == "image":  # of texts, the source has left out the bad ones
+            bad.update(_encode_good(encoder, waiting, parts))
+        else:
+            parts.add(list(waiting), encoder(list(waiting.values())))
+        waiting.clear()
+
+    seen(0, len(source))
+    for item in source.items():
+        key = item_key(item)
+        keys.append(key)
+        if key not in parts and key not in bad:
+            waiting[key] = item
+        if len(waiting) == CHUNK[source.kind]:
+            encode()
+            seen(len(keys), len(source))
+    if waiting:
+        encode()
     seen(len(source), len(source))
-    if out.suffix.lower() == ".npz":
-        embedding = np.concatenate([_read(part) for part in parts])
-        write_columns(out, {**_arrays(source.columns), EMBEDDING: embedding})
-    else:
-        _write_parquet(source, encoder, parts, out)
-    shutil.rmtree(folder)
+    return keys, bad
 
 
-def _claim(folder: Path, about: Mapping[str, Any]) -> None:
-    """Make the folder of a run, or find that it is of the same run."""
-    plan = folder / _PLAN
-    if not plan.is_file():
-        folder.mkdir(exist_ok=True)
-        write_text(plan, json.dumps(about))
-        return
+def _encode_good(encoder: Encoder, items: Mapping[bytes, Any], parts: Parts) -> dict[bytes, str]:
+    """Add the features of all images that can be read; what is wrong with the others."""
+    keys, bad = list(items), {}
     try:
-        refuse_other_run(folder, json.loads(plan.read_text(encoding="utf-8")), about)
-    except ValueError as error:
-        raise ValueError(f"{error} Or remove {folder} to start again.") from None
+        features = encoder(list(items.values()))
+    except (ValueError, OSError):
+        bad = {keys[row]: str(error) for row, error in bad_images(list(items.values()))}
+        if not bad:
+            raise
+        keys = [key for key in keys if key not in bad]
+        features = encoder([items[key] for key in keys])
+    parts.add(keys, features)
+    return bad
 
 
-def _read(part: Path) -> Features:
-    features: Features = np.load(part, allow_pickle=False)
-    return features
-
-
-def _write_parquet(source: Source, encoder: Encoder, parts: Sequence[Path], out: Path) -> None:
+def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[bytes], out: Path) -> None:
     pyarrow, parquet = import_pyarrow()
     about = {"encoder": encoder.name, "width": str(encoder.width), "version": __version__}
-    schema = source.columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
+    schema = columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
     schema = schema.with_metadata({f"openauc.{key}": value for key, value in about.items()})
-    start = 0
+    group = _CHUNKS_PER_ROW_GROUP * CHUNK[encoder.kind]
     with (
         atomic_write(out) as file,
-        parquet.ParquetWriter(file, schema, use_dictionary=source.columns.column_names) as writer,
+        parquet.ParquetWriter(file, schema, use_dictionary=columns.column_names) as writer,
     ):
-        for first in range(0, len(parts), _CHUNKS_PER_ROW_GROUP):
-            group = np.concatenate([_read(part) for part in parts[first : first + _CHUNKS_PER_ROW_GROUP]])
-            rows = source.columns.slice(start, len(group))
-            lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(group.ravel()), encoder.width)
-            writer.write_table(pyarrow.table([*rows.columns, lists], schema=schema))
-            start += len(group)
+        for start in range(0, len(keys), group):
+            features = parts.take(keys[start : start + group])
+            lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), encoder.width)
+            writer.write_table(pyarrow.table([*columns.slice(start, group).columns, lists], schema=schema))
 
 
 def _arrays(columns: Any) -> dict[str, NDArray[Any]]:

@@ -11,11 +11,12 @@ import io
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -31,7 +32,10 @@ Part = Literal["train", "test"]
 _THREADED_SIDE = 128
 _IMAGE_COLUMNS = ("image", "img")
 _LABEL_COLUMNS = ("label", "fine_label")
-_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"})
+_HEIF_SUFFIXES = frozenset({".heic", ".heif"})
+IMAGE_SUFFIXES = _IMAGE_SUFFIXES | _HEIF_SUFFIXES | {".avif", ".tif", ".tiff"}
+"""Of image files, whether they can be read here or not."""
 _TEST_FOLDERS = ("test", "validation", "valid", "val")
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
 _DIGITS_SIDE = 8
@@ -347,7 +351,7 @@ def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedI
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSource:
-    """A folder of images, `path/class_name/*.png` or `.jpg`; a class id is the rank of its folder's name.
+    """A folder of images, `path/class_name/*.png`, `.jpg` or alike; a class id is the rank of its folder's name.
 
     With subfolders `path/train` and `path/test` (or `validation`, `valid`, `val`) these are the two parts.
     Otherwise `test_share` of each class, at least one image, is drawn as test part with `seed`.
@@ -409,13 +413,11 @@ class FolderSource:
     def _class_files(self, part: Part, name: str) -> list[Path]:
         homes = self._homes()
         home = homes[-1] if part == "test" else homes[0]
-        files = sorted(file for file in (home / name).glob("*") if file.suffix.lower() in _IMAGE_SUFFIXES)
+        files = sorted(file for file in (home / name).glob("*") if file.suffix.lower() in readable_suffixes())
         if len(homes) == 2:
             return files
         if len(files) < 2:
-            raise ValueError(
-                f"{home / name} holds {len(files)} images (png or jpg); a class needs two, one for each part."
-            )
+            raise ValueError(f"{home / name} holds {len(files)} images; a class needs two, one for each part.")
         # Keyed by name: a class added later leaves the parts of the others as they were.
         order = np.random.default_rng([self.seed, *name.encode()]).permutation(len(files))
         n_test = min(max(1, round(self.test_share * len(files))), len(files) - 1)
@@ -423,16 +425,36 @@ class FolderSource:
         return [files[row] for row in sorted(drawn.tolist())]
 
 
+@cache
+def readable_suffixes() -> frozenset[str]:
+    """Suffixes of the image files that can be read here; those of phones, ``.heic``, with pillow-heif only."""
+    try:
+        importlib.import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        return _IMAGE_SUFFIXES
+    return _IMAGE_SUFFIXES | _HEIF_SUFFIXES
+
+
 def image_files(path: Path) -> list[EncodedImage]:
-    """The png and jpg files of a folder and all below it, by name, or the one file."""
+    """The images of a folder and all below it, by name, or the one file; those that cannot be read here are named."""
     if path.is_file():
         return [EncodedImage(path)]
     if not path.is_dir():
         raise FileNotFoundError(f"there is no folder or image {path}.")
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _IMAGE_SUFFIXES and file.is_file())
-    if not files:
-        raise ValueError(f"{path} holds no image ({', '.join(sorted(_IMAGE_SUFFIXES))}), nor does a folder below it.")
-    return [EncodedImage(file) for file in files]
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    images = [EncodedImage(file) for file in files if file.suffix.lower() in readable_suffixes()]
+    if len(images) < len(files):
+        skipped = [str(file) for file in files if file.suffix.lower() not in readable_suffixes()]
+        more = [f"{len(skipped) - 5:,} more"] if len(skipped) > 5 else []
+        warnings.warn(
+            f"images in a format that cannot be read here are skipped, {len(skipped):,} of {len(files):,}: "
+            f"{', '.join([*skipped[:5], *more])}. `pip install pillow-heif` is for .heic; convert others to .png.",
+            stacklevel=2,
+        )
+    if not images:
+        known = ", ".join(sorted(readable_suffixes()))
+        raise ValueError(f"{path} holds no image ({known}), nor does a folder below it.")
+    return images
 
 
 @dataclass(frozen=True)
