@@ -30,6 +30,7 @@ from openauc._files import write_text
 from openauc.features import Monitor, OpenSetClassifier
 
 ALPHA = 0.01
+ACCEPTED = ("accepted", "accepted_in_proportion")
 Found = dict[str, Any]
 
 
@@ -126,10 +127,10 @@ def summary(ones: Sequence[Found]) -> Found:
     found |= {name: mean(one[name] for one in ones) for name in ("n", "classes")}
     if not fitted:
         return found
-    names = ("promised", "accepted", "accepted_in_proportion", "rejected", "accuracy", "openauc", "auroc", "seconds")
+    names = ("promised", *ACCEPTED, "rejected", "accuracy", "openauc", "auroc", "seconds")
     names += ("accepted_small_classes", "auroc_nearest_row")
     found |= {name: mean(one.get(name) for one in fitted) for name in names}
-    found["accepted_error"] = standard_error([one["accepted"] for one in fitted])
+    found |= {f"{name}_error": standard_error([one[name] for one in fitted]) for name in ACCEPTED}
     forecasts = [(one["forecast"], one["openauc"]) for one in fitted if one["forecast"] and one["openauc"] is not None]
     found["forecasts"] = len(forecasts)
     found["forecast"] = mean(forecast[0] for forecast, _ in forecasts)
@@ -165,10 +166,8 @@ def table(summaries: dict[str, Found]) -> str:
             lines.append(f"| {' | '.join(cells)} | 0 |{' |' * 11} refused in all {found['refused']} |")
             continue
         fits = found["repeats"] - found["refused"]
-        cells += [str(fits), acceptance(found)]
-        cells += [
-            share(found[key]) for key in ("accepted_in_proportion", "rejected", "accuracy", "forecast", "openauc")
-        ]
+        cells += [str(fits), *(acceptance(found, key) for key in ACCEPTED)]
+        cells += [share(found[key]) for key in ("rejected", "accuracy", "forecast", "openauc")]
         cells += [
             f"{share(found['covered'], 0)} of {found['forecasts']}" if found["forecasts"] else "",
             share(found["auroc"]),
@@ -183,12 +182,12 @@ def share(value: float | None, places: int = 1) -> str:
     return "" if value is None else f"{100 * value:.{places}f}"
 
 
-def acceptance(found: Found) -> str:
-    error = found["accepted_error"]
+def acceptance(found: Found, key: str) -> str:
+    value, error = found[key], found[f"{key}_error"]
     if error is None:
-        return share(found["accepted"])
-    told = f"{share(found['accepted'])} ± {share(error)}"
-    return f"**{told}**" if found["accepted"] + 2 * error < found["promised"] else told
+        return share(value)
+    told = f"{share(value)} ± {share(error)}"
+    return f"**{told}**" if value + 2 * error < found["promised"] else told
 
 
 def further(found: Found) -> list[str]:
@@ -211,9 +210,9 @@ def page(summaries: dict[str, Found]) -> str:
             "",
             "All numbers but counts and seconds are percentages, means over fits. Accepted: fresh rows of known "
             "classes, ± one standard error over fits; 95 are promised, and what is below by more than two standard "
-            "errors is bold. In proportion: the same with classes as frequent as in training. Forecast: OpenAUC by "
-            "held-out classes, beside the OpenAUC on fresh rows; in interval: how often the latter lies in the "
-            "forecast's 95 % interval, and of how many. Told: fits that gave a warning or a note.",
+            "errors is bold. In proportion: the same with classes as frequent as in training, as the promise has "
+            "it. Forecast: OpenAUC by held-out classes, beside the OpenAUC on fresh rows; in interval: how often the "
+            "latter lies in the forecast's 95 % interval, and of how many. Told: fits that gave a warning or a note.",
             "",
             table(summaries),
         ]
