@@ -102,7 +102,7 @@ def measured(task: str, folder: Path, mapped: bool) -> dict[str, float]:
 
 
 def ratios(found: dict[str, dict[str, float]], reference: str) -> dict[str, dict[str, float]]:
-    """Seconds, of the clock and of the processor, over the reference; memory beyond the beginning over the size of X."""
+    """Seconds, of the clock and of the processor, over the reference; memory beyond the beginning over that of X."""
     return {
         task: {
             "seconds": one["seconds"],
