@@ -232,7 +232,7 @@ def gaussians(
 
     def around(labels: Array) -> Array:
         noise = rng.normal(size=(len(labels), width)) + 2 * rng.normal(size=(len(labels), 4)) @ wide
-        return (centres[labels] + noise).astype(np.float32)
+        return np.asarray(centres[labels] + noise, np.float32)
 
     y = np.repeat(np.arange(classes), rows)
     y_test = np.append(rng.integers(classes, size=test), rng.integers(classes, len(centres), size=2_000))

@@ -31,6 +31,8 @@ from openauc.features import Monitor, OpenSetClassifier
 
 ALPHA = 0.01
 ACCEPTED = ("accepted", "accepted_in_proportion")
+RANKED = ("openauc", "auroc", "auroc_nearest_row")
+MEANS = ("promised", *ACCEPTED, "accepted_small_classes", "rejected", "accuracy", *RANKED, "seconds")
 Found = dict[str, Any]
 
 
@@ -127,9 +129,7 @@ def summary(ones: Sequence[Found]) -> Found:
     found |= {name: mean(one[name] for one in ones) for name in ("n", "classes")}
     if not fitted:
         return found
-    names = ("promised", *ACCEPTED, "rejected", "accuracy", "openauc", "auroc", "seconds")
-    names += ("accepted_small_classes", "auroc_nearest_row")
-    found |= {name: mean(one.get(name) for one in fitted) for name in names}
+    found |= {name: mean(one.get(name) for one in fitted) for name in MEANS}
     found |= {f"{name}_error": standard_error([one[name] for one in fitted]) for name in ACCEPTED}
     forecasts = [(one["forecast"], one["openauc"]) for one in fitted if one["forecast"] and one["openauc"] is not None]
     found["forecasts"] = len(forecasts)
@@ -237,7 +237,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the results files")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    store, results = Store(options.work, options.data_root), {}
+    store = Store(options.work, options.data_root)
+    results: dict[str, list[Found]] = {}
     for name in chosen_rows(options.rows):
         for seed in range(options.repeats or ROWS[name].repeats):
             file = options.work / f"{name}-{seed}.json"
