@@ -35,6 +35,7 @@ PROTOCOL_OF = {"clinc150": "clinc150_50", "banking77": "banking77_75", "cub": "c
 INTENTS = Path(__file__).parents[1] / "examples/intents.csv"
 MOST_UNKNOWN = 50  # classes
 OTHER = 1000  # the label of the class `other`; no data set has as many classes
+WIDE, WIDTH = 4, 2.0  # directions in which Gaussian classes are wider, and how much wider
 MARKS = ("", ".", "!", "?", "..", "!!", " ?", ",")
 
 
@@ -207,11 +208,14 @@ def example_intents(store: Store, seed: int) -> Drawn:
 
 
 def spread(classes: int, rows: int, width: int) -> float:
-    """Standard deviation of class centres with which the nearest of the estimated ones is right nine times in ten."""
+    """Standard deviation of class centres with which the nearest estimated one is right about nine times in ten.
+
+    The distance to the second nearest is taken for its mean, and the wide directions for more noise in all of them.
+    """
     z = norm.isf(0.1 / (classes - 1))
     linear, constant = 1 + 1 / rows, 2 * width / rows + width / rows**2
     squared = 2 * z**2 * linear + np.sqrt(4 * z**4 * linear**2 + 4 * z**2 * constant)
-    return float(np.sqrt(squared / (2 * width)))
+    return float(np.sqrt(squared * (1 + WIDE * WIDTH**2 / width) / (2 * width)))
 
 
 def gaussians(
@@ -228,10 +232,10 @@ def gaussians(
     """Round classes, and four directions in which all of them are wide; 50 unknown classes of the same law."""
     rng = np.random.default_rng([seed, classes, rows, width])
     centres = rng.normal(size=(classes + MOST_UNKNOWN, width)) * spread(classes, rows, width)
-    wide = rng.normal(size=(4, width)) / np.sqrt(width)
+    wide = WIDTH * rng.normal(size=(WIDE, width)) / np.sqrt(width)
 
     def around(labels: Array) -> Array:
-        noise = rng.normal(size=(len(labels), width)) + 2 * rng.normal(size=(len(labels), 4)) @ wide
+        noise = rng.normal(size=(len(labels), width)) + rng.normal(size=(len(labels), WIDE)) @ wide
         return np.asarray(centres[labels] + noise, np.float32)
 
     y = np.repeat(np.arange(classes), rows)
