@@ -156,7 +156,9 @@ def main() -> None:
     found = ratios({task: measured(task, folder, options.mapped) for task in tasks}, reference)
     text = page(f"{rows:,} x {width} float32, {classes:,} classes", reference, found, options.mapped)
     if options.write:
-        content = {"command": " ".join(["python", *sys.argv]), "n": rows, "width": width, "classes": classes}
+        flags = " --million" * options.million + " --mapped" * options.mapped
+        command = f"python benchmark/growth.py --work DIR --rows {rows} --width {width} --classes {classes}{flags}"
+        content = {"command": command, "n": rows, "width": width, "classes": classes}
         name = "growth_million" if options.million else "growth"
         write_results(name, content | {"seed": 0, "mapped": options.mapped, "results": found}, text)
     else:

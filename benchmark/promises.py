@@ -248,8 +248,9 @@ def main() -> None:
             results.setdefault(name, []).append(json.loads(file.read_text()))
     summaries = {name: summary(ones) for name, ones in results.items()}
     if options.write:
-        command = " ".join(["python", *sys.argv])
-        content = {"command": command, "summaries": summaries, "results": results}
+        command = f"python benchmark/promises.py --work DIR --data-root DATA --rows '{options.rows}'"
+        seeds = {name: list(range(len(ones))) for name, ones in results.items()}
+        content = {"command": command, "seeds": seeds, "summaries": summaries, "results": results}
         write_results("promises", content, page(summaries))
     else:
         print(page(summaries))
