@@ -76,7 +76,7 @@ def run_command(command: Sequence[str], environment: Mapping[str, str]) -> Finis
         process = subprocess.Popen(command, stdout=output, stderr=errors, env=environment)
         while process.poll() is None:
             for pid in _with_children(process.pid):
-                peaks[pid] = max(peaks.get(pid, 0), _peak_memory(pid))
+                peaks[pid] = max(peaks.get(pid, 0), peak_memory(pid))
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_TICK)
         seconds = time.perf_counter() - begin
@@ -96,7 +96,7 @@ def _with_children(pid: int) -> list[int]:
     return found
 
 
-def _peak_memory(pid: int) -> int:
+def peak_memory(pid: int) -> int:
     """Largest resident memory so far; the one that ``getrusage`` tells begins with that of the starting process."""
     with suppress(OSError):
         if found := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()):
