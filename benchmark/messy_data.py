@@ -145,9 +145,9 @@ def uneven(store: Store, seed: int) -> Drawn:
     return Drawn(train.X[chosen], train.y[chosen], test.X[fresh], test.y[fresh], small=known[10:])
 
 
-def variant(text: str, rng: np.random.Generator) -> str:
-    """The text with one or two typos, another ending, and perhaps in another case."""
-    for _ in range(rng.integers(1, 3)):
+def variant(text: str, rng: np.random.Generator, most: int) -> str:
+    """The text with at most so many typos and at least one less, another ending, and perhaps in another case."""
+    for _ in range(rng.integers(most - 1, most + 1)):
         at = int(rng.integers(max(1, len(text) - 1)))
         kind = rng.integers(3)
         if kind == 0:  # two letters swapped, one dropped, one doubled
@@ -160,18 +160,20 @@ def variant(text: str, rng: np.random.Generator) -> str:
     return (text, text.lower(), text.upper(), text.capitalize())[rng.choice(4, p=(0.5, 0.3, 0.1, 0.1))]
 
 
-def with_variants(store: Store, train: Texts, rows: Array, extra: int, rng: np.random.Generator) -> Array:
+def with_variants(
+    store: Store, train: Texts, rows: Array, extra: int, rng: np.random.Generator, most: int = 1
+) -> Array:
     """Embeddings of rows of one class, followed by those of variants of them."""
-    texts = [variant(train.texts[row], rng) for row in rng.choice(rows, extra)]
+    texts = [variant(train.texts[row], rng, most) for row in rng.choice(rows, extra)]
     return np.concatenate([train.X[rows], store.encode(texts)]) if texts else train.X[rows]
 
 
-def typos(store: Store, seed: int) -> Drawn:
-    """Thirty intents of 20 rows and 40 variants of them."""
+def typos(store: Store, seed: int, most: int) -> Drawn:
+    """Thirty intents of 20 rows and 40 variants of them, with at most so many typos each."""
     rng = np.random.default_rng(seed)
     known, unknown = draw_classes(store, "banking77", 30, rng)
     train, test = store.part("banking77", "train"), store.part("banking77", "test")
-    parts = [with_variants(store, train, some_rows(train.y, {int(c): 20}, rng), 40, rng) for c in known]
+    parts = [with_variants(store, train, some_rows(train.y, {int(c): 20}, rng), 40, rng, most) for c in known]
     fresh = np.isin(test.y, [*known, *unknown])
     return Drawn(np.concatenate(parts), np.repeat(known, 60), test.X[fresh], test.y[fresh])
 
@@ -320,7 +322,7 @@ ROWS: dict[str, Row] = {
     "banking-30x30-twice": Row(_texts("banking77", 30, 30, 2)),
     "banking-30x30-four-times": Row(_texts("banking77", 30, 30, 4)),
     "banking-30x30-four-times-split": Row(_texts("banking77", 30, 30, 4), options={"calibration": "split"}),
-    "banking-typos": Row(typos),
+    **{f"banking-typos-{most}": Row(partial(typos, most=most)) for most in (1, 2)},
     "banking-messy": Row(messy),
     "intents-csv-four-times": Row(example_intents, 20),
     **{f"clinc-20x{rows}": Row(_texts("clinc150", 20, rows), 10) for rows in (2, 5, 10, 40)},

@@ -25,7 +25,7 @@ from openauc._validation import UNKNOWN, check_choice, check_fraction
 from openauc.features.base import RULES
 from openauc.features.conformal import Calibration, benjamini_hochberg
 from openauc.features.evidence import KINDS, below, name_of
-from openauc.features.fitting import Fitted, Fitting
+from openauc.features.fitting import Calibrated, Fitted, Fitting
 from openauc.features.heads import HEADS, Array, Floats, is_fitted
 from openauc.features.scaling import SCALINGS
 from openauc.features.scores import SCORES
@@ -39,8 +39,8 @@ CHUNK = 4096
 SPLIT_SHARE = 0.2
 THRESHOLDS = ("acceptance", "youden", "cost")
 CALIBRATIONS = ("cross", "split")
-NEIGHBOURS_MATTER = 0.02
-"""Share of accepted rows, or OpenAUC, that near neighbours may be worth before that is said."""
+PROMISE_ROOM = 0.02
+"""By how much acceptance or forecast may change with the rows to come before that is said."""
 
 
 class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -230,7 +230,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._take_calibration(
             fitted.calibration.score, fitted.calibration.predicted, "split" if fitted.exact else "cross"
         )
-        self._weigh_neighbours(fitted)
+        self._say_what_could_differ(fitted)
         return self
 
     def _take(self, fitted: Fitted, dtype: np.dtype[Any]) -> None:
@@ -244,31 +244,37 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in folds]
             self.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
 
-    def _weigh_neighbours(self, fitted: Fitted) -> None:
-        """Say what acceptance and forecast would be if rows that are alike will not come again, where that matters."""
-        if fitted.alike is None:
-            return
-        score, predicted, _ = fitted.alike
-        accepted = float((score <= self.thresholds_[predicted]).mean())
+    def _say_what_could_differ(self, fitted: Fitted) -> None:
+        """Say what acceptance and forecast would be if the rows to come differ from these in a usual way."""
         told = fitted.calibration
-        usual = float((told.score <= self.thresholds_[told.predicted]).mean())
-        changes = [f"{usual:.3f} of new known rows are accepted, without them {accepted:.3f}"]
-        far = usual - accepted > NEIGHBOURS_MATTER
-        unknown, expected = self.held_out_scores_[self.held_out_kinds_ < 0], self.report_.expected
-        if expected is not None and self.max_ofpr is None:
-            with_, without = (_openauc(s[p == y], len(y), unknown) for s, p, y in (told, fitted.alike))
-            changes.append(
-                f"OpenAUC is about {expected.openauc:.3f}, without them {expected.openauc + without - with_:.3f}"
+        size = np.bincount(told.label, minlength=len(self.classes_))
+        futures = [("all classes come equally often", told, 1.0 / size[told.label], "Calibrate(X, y) with such rows.")]
+        if fitted.alike is not None:
+            way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
+            futures.append(
+                ("rows come without the near neighbours that many of these have", fitted.alike, None, way_out)
             )
-            far |= with_ - without > NEIGHBOURS_MATTER
-        if far:
-            sentence = (
-                "Many rows have a neighbour of their class that is very like them, perhaps an edited copy. "
-                f"If such neighbours come again, {'; '.join(changes)}. If they will not, pass groups= (rows that belong "
-                "together share a group), or calibrate(X, y) with new rows."
-            )
-            self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
-            warnings.warn(sentence, stacklevel=3)
+        usual, now = self._expect(told, None)
+        expected = self.report_.expected if self.max_ofpr is None else None
+        for condition, rows, weight, way_out in futures:
+            accepted, openauc = self._expect(rows, weight)
+            changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
+            failed = usual - accepted > PROMISE_ROOM
+            if expected is not None:
+                forecast = expected.openauc + openauc - now
+                changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
+                failed |= forecast < min(expected.interval.low, expected.openauc - PROMISE_ROOM)
+            if failed:
+                sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
+                self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
+                warnings.warn(sentence, stacklevel=3)
+
+    def _expect(self, rows: Calibrated, weight: Floats | None) -> tuple[float, float]:
+        """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""
+        accepted = float(np.average(rows.score <= self.thresholds_[rows.predicted], weights=weight))
+        unknown = np.sort(self.held_out_scores_[self.held_out_kinds_ < 0])
+        above = 1.0 - below(unknown, rows.score) / max(len(unknown), 1)
+        return accepted, float(np.average(above * (rows.predicted == rows.label), weights=weight))
 
     def _check_parameters(self) -> None:
         if isinstance(self.head, str):
@@ -529,8 +535,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _held_out_threshold(self, target: str) -> float:
         if not len(self.held_out_scores_):
             raise ValueError(
-                f"threshold={self.threshold!r} needs held-out classes, and there are none: {len(self.classes_)} classes "
-                "are too few, or the encoder was trained on them; use threshold='acceptance'."
+                f"threshold={self.threshold!r} needs held-out classes, and there are none: {len(self.classes_)} "
+                "classes are too few, or the encoder was trained on them; use threshold='acceptance'."
             )
         # 0: correct, 1: misclassified, -1: unknown
         truth = np.where(self.held_out_kinds_ < 0, UNKNOWN, 0)
@@ -586,14 +592,10 @@ def _guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
     )
 
 
-def _openauc(correct: Floats, n_known: int, unknown: Floats) -> float:
-    """OpenAUC of scores of correctly classified known samples, of so many, and scores of unknown ones."""
-    return float(below(np.sort(correct), unknown).mean()) / n_known if len(unknown) else 0.0
-
-
 def _is_missing(label: Any) -> bool:
     """None, NaN, and what pandas has for them."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or isinstance(label, float) and label != label
+    not_a_number = isinstance(label, float) and label != label
+    return label is None or not_a_number or type(label).__name__ in ("NAType", "NaTType")
 
 
 def _check_table(X: Any) -> None:
@@ -608,6 +610,6 @@ def _check_table(X: Any) -> None:
         if gappy:
             row = int(np.argmax(gaps[gappy[0]].to_numpy()))
             raise ValueError(
-                f"X has empty cells in {len(gappy)} of {len(names)} columns, the first in {gappy[0]!r}, row {row}; drop "
-                "these rows, or fill them in, for example with sklearn.impute.SimpleImputer."
+                f"X has empty cells in {len(gappy)} of {len(names)} columns, the first in {gappy[0]!r}, row {row}; "
+                "drop these rows, or fill them in, for example with sklearn.impute.SimpleImputer."
             )

@@ -31,11 +31,13 @@ from openauc.features.evidence import KINDS, Observer, Scale
 from openauc.features.heads import HEADS, EstimatorHead, Head
 from openauc.features.rejector import Average, Learned, Rejector
 from openauc.features.report import FitReport
+from openauc.features.scaling import Scaling
 from openauc.features.scores import SCORES
 from openauc.metrics.operating import Costs
 
 FORMAT = "openauc.OpenSetClassifier"
-VERSION = 1
+VERSION = 2
+"""Of the format. Version 1 had one factor for all features, evidence without classes, and the average as base."""
 """Of the format; a reader refuses what is newer."""
 JSON, ARRAYS, NEXT = "model.json", "model.safetensors", "model.next.safetensors"
 DTYPES = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
@@ -111,7 +113,7 @@ def portable_observer(classifier: OpenSetClassifier) -> Observer:
     for name, score in scores.items():
         _kind_of(score, _score_kinds(), f"rejector {name!r}")
     _kind_of(classifier.rejector_, REJECTORS, "rejector")
-    return Observer(head, scores)
+    return Observer(head, scores, classifier.observer_.scaling)
 
 
 def _kind_of(part: object, kinds: Mapping[str, type[Any]], what: str) -> str:
@@ -139,6 +141,10 @@ def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
     kept: Arrays = {
         "evidence.mean": classifier.evidence_scale_.mean,
         "evidence.deviation": classifier.evidence_scale_.deviation,
+        "evidence.columns": classifier.evidence_scale_.columns,
+        "evidence.usual": classifier.evidence_scale_.usual,
+        "scaling.centre": observer.scaling.centre,
+        "scaling.factor": observer.scaling.factor,
         "samples.score": classifier.calibration_scores_,
         "samples.class": classifier.calibration_classes_,
         "held_out.score": classifier.held_out_scores_,
@@ -155,7 +161,7 @@ def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
         "features": {
             "width": int(classifier.n_features_in_),
             "dtype": classifier.dtype_.name,
-            "scale": encode(classifier.scale_),
+            "scaling": observer.scaling.kind,
             "names": [str(name) for name in getattr(classifier, "feature_names_in_", ())],
         },
         "head": _take_apart(observer.head, HEADS, "head", arrays),
@@ -166,6 +172,7 @@ def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
         "rejector": _take_apart(rejector, REJECTORS, "rejector", arrays),
         "thresholds": [encode_float(value) for value in classifier.thresholds_.tolist()],
         "guarantee": classifier.guarantee_,
+        "guarantee_details": classifier.guarantee_details_,
         "calibration": {"samples": classifier.calibration_kind_}
         | _take_apart(calibration, {"sorted": Calibration}, "calibration", arrays),
         "kept": {name: _form(array) for name, array in kept.items()},
@@ -456,15 +463,21 @@ def _read_attributes(about: Mapping[str, Any], source: _Source) -> dict[str, Any
     features, kept, calibration = about["features"], about["kept"], about["calibration"]
     names = features["names"]
     stored = {name: source.array(name, form) for name, form in kept.items()}
+    if about["version"] == 1:
+        stored |= _of_version_1(features)
+    columns, usual = stored["evidence.columns"], stored["evidence.usual"]
+    scaling = Scaling(stored["scaling.centre"], stored["scaling.factor"], features.get("scaling", "embedding"))
+    rejector = source.part(REJECTORS, about["rejector"], "rejector")
+    if about["version"] == 1 and isinstance(rejector, Learned):
+        _renew(rejector)
     attributes = {
         "classes_": source.labels(about["classes"]),
         "unknown_label_": decode(about["unknown_label"]),
         "n_features_in_": features["width"],
         "dtype_": DTYPES[features["dtype"]],
-        "scale_": decode(features["scale"]),
-        "observer_": _read_observer(about, source),
-        "evidence_scale_": Scale(stored["evidence.mean"], stored["evidence.deviation"]),
-        "rejector_": source.part(REJECTORS, about["rejector"], "rejector"),
+        "observer_": _read_observer(about, source, scaling),
+        "evidence_scale_": Scale(stored["evidence.mean"], stored["evidence.deviation"], columns, usual),
+        "rejector_": rejector,
         "report_": FitReport.from_dict(decode(about["report"])),
         "held_out_scores_": stored["held_out.score"],
         "held_out_kinds_": stored["held_out.kind"],
@@ -474,16 +487,35 @@ def _read_attributes(about: Mapping[str, Any], source: _Source) -> dict[str, Any
         "calibration_": source.part({"sorted": Calibration}, calibration, "calibration"),
         "thresholds_": np.array([float(value) for value in about["thresholds"]]),
         "guarantee_": about["guarantee"],
+        "guarantee_details_": about.get("guarantee_details", ""),
     }
     return attributes | ({"feature_names_in_": np.array(names, dtype=object)} if names else {})
 
 
-def _read_observer(about: Mapping[str, Any], source: _Source) -> Observer:
+def _of_version_1(features: Mapping[str, Any]) -> Arrays:
+    """What arrays of today would have been."""
+    width = features["width"]
+    return {
+        "scaling.centre": np.zeros(width),
+        "scaling.factor": np.full(width, decode(features["scale"])),
+        "evidence.columns": np.empty(0, np.int64),
+        "evidence.usual": np.empty((1, 0)),
+    }
+
+
+def _renew(rejector: Learned) -> None:
+    """Give a rejector of version 1 the names of today."""
+    state = vars(rejector)
+    rejector.base_weight, rejector.base_scale = state.pop("average_weight"), state.pop("average_scale")
+    rejector.base = ("max_logit", "knn", "relative_mahalanobis_pp")
+
+
+def _read_observer(about: Mapping[str, Any], source: _Source, scaling: Scaling) -> Observer:
     scores: dict[str, Score] = {
         saved["name"]: source.part(_score_kinds(), saved, f"score.{index}")
         for index, saved in enumerate(about["scores"])
     }
-    return Observer(source.part(HEADS, about["head"], "head"), scores)
+    return Observer(source.part(HEADS, about["head"], "head"), scores, scaling)
 
 
 def _try_out(classifier: OpenSetClassifier, path: Path) -> None:

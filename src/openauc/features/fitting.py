@@ -60,6 +60,8 @@ ASIDE, ASIDE_SHARE, FOR_SCALE = 5_000, 0.1, 0.2
 """Rows set aside then, at most, and the share of all rows they may be; of these the share that tells the scale."""
 MOST_SCORED = 50_000
 """Rows that the scores of the final head are fitted on, at most."""
+MOST_REPEATED = 10_000
+"""With more rows than this, folds without some classes are not repeated however few the classes."""
 FEW, MANY_PARTS = 5_000, 10
 """Up to so many rows, each is scored by one of at least so many heads, which then are almost the final one."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
@@ -271,7 +273,7 @@ class Fitting:
         aside = np.zeros(len(y), bool)
         if not self.aside:
             return aside
-        _, first, of_group, size = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+        _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
         left = np.bincount(y[first], minlength=len(self.classes)) - 2
         wanted = int(np.ceil(self.aside * len(first)))
         for group in self.rng.permutation(len(first)):
@@ -340,13 +342,15 @@ class Fitting:
             if self.rejector in ("learned", "selected") and self.seen_by_encoder is not True:
                 self.notes.append("Two classes are too few to hold one out, so the distance to known samples rejects.")
             return []
-        repeats = 1 if len(y) > LARGE / 2 else None
+        repeats = 1 if len(y) > MOST_REPEATED else None
         splitter = PseudoUnknownSplit(self.folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
         outliers = np.flatnonzero(y == UNKNOWN)
         grouped = np.append(groups, groups.max(initial=0) + 1 + np.arange(len(outliers)))
         order = self.rng.permutation(len(outliers))
         plans = []
+        first = np.unique(grouped, return_index=True)[1]
         for number, (train, test) in enumerate(splitter.split(y, y, grouped)):
+            test = np.intersect1d(test, first)  # copies count once
             # Outliers to learn from, and others to look at.
             learned = outliers[order % self.folds != number % self.folds]
             plans.append((np.append(train, learned), np.setdiff1d(test, learned)))

@@ -81,7 +81,7 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
         "label": ndx.where(score <= threshold, answer, ndx.asarray(unknown)),
         "class": answer,
         "score": score,
-        "p_value": ndx.where(score == score, p_value, ndx.zeros_like(p_value)),
+        "p_value": p_value,
     }
     model = ndx.build({"embedding": embedding}, outputs)
     _describe(model, classifier, classes, unknown)

@@ -137,7 +137,7 @@ def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.
 
 
 def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """(n,) part of each row: groups are dealt class after class, so the groups of a class are in as many parts as can be.
+    """(n,) part of each row: groups are dealt class after class, so those of a class are in as many parts as can be.
 
     Rows of a class that has only one group are in no part, -1: without them the class would be gone.
 
