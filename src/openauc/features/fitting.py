@@ -34,7 +34,7 @@ from openauc.features.evidence import (
 from openauc.features.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
 from openauc.features.rejector import AVERAGE, CONFIDENCE, Choice, HeldOut, Rejector, choose_rejector
 from openauc.features.report import FitReport, Tried
-from openauc.features.scaling import NARROWEST, Scaling
+from openauc.features.scaling import Scaling
 from openauc.features.scores import SCORES
 from openauc.features.splits import PseudoUnknownSplit, deal
 
@@ -62,12 +62,12 @@ MOST_SCORED = 50_000
 """Rows that the scores of the final head are fitted on, at most."""
 MOST_REPEATED = 10_000
 """With more rows than this, folds without some classes are not repeated however few the classes."""
-FEW, MANY_PARTS = 5_000, 10
-"""Up to so many rows, each is scored by one of at least so many heads, which then are almost the final one."""
+FEW, MANY_PARTS, CLASS_FOLDS = 5_000, 10, 12
+"""Up to so many rows, each is scored by one of at least so many heads, and classes are held out in so many folds."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
 """So many outliers are worth a score of their own; and so many, or more, weigh as much as all of held-out classes."""
-MOSTLY_ALIKE, SOME_ALIKE = 0.4, 0.02
-"""Share of rows that are like another: from the first on they are copies; from the second on it is worth a look."""
+SOME_ALIKE = 0.02
+"""Share of rows that are like another one, from which on it is worth a look what depends on them."""
 SMALL_CLASS = 10
 """A class with fewer rows (copies count once) is too small for any promise."""
 COLLAPSED, NEAR_PERFECT = 0.9, 0.95
@@ -255,7 +255,8 @@ class Fitting:
     def _find_copies(self, rows: Rows, scaling: Scaling) -> Copies:
         """Groups of some rows; equal rows with different labels are noted."""
         given = None if self.groups is None else self.groups[rows]
-        copies = find_copies(scaling.rows(self.X, rows), self.y[rows], given)
+        near = scaling.kind == "embedding"  # in a table of few columns, near rows are usual
+        copies = find_copies(scaling.rows(self.X, rows), self.y[rows], given, near=near)
         if len(copies.conflicts):
             i, j = rows[copies.conflicts[0]].tolist()
             labels = self.classes.tolist()
@@ -264,8 +265,6 @@ class Fitting:
                 f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
                 "features do not tell these classes apart."
             )
-        if copies.share_alike > MOSTLY_ALIKE:
-            copies = copies._replace(groups=copies.alike)
         return copies
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
@@ -343,7 +342,9 @@ class Fitting:
                 self.notes.append("Two classes are too few to hold one out, so the distance to known samples rejects.")
             return []
         repeats = 1 if len(y) > MOST_REPEATED else None
-        splitter = PseudoUnknownSplit(self.folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
+        # A head that lacks few classes is most like the final one.
+        folds = max(self.folds, min(len(self.classes), CLASS_FOLDS)) if len(y) <= FEW else self.folds
+        splitter = PseudoUnknownSplit(folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
         outliers = np.flatnonzero(y == UNKNOWN)
         grouped = np.append(groups, groups.max(initial=0) + 1 + np.arange(len(outliers)))
         order = self.rng.permutation(len(outliers))
@@ -415,8 +416,10 @@ class Fitting:
             return self.seen_by_encoder is True
         accuracy = np.mean([fold.correct.sum() / max(fold.known.sum(), 1) for fold in folds])
         known = task.y != UNKNOWN
-        ratio = spread_ratio(task.scaling(task.X[known]), task.y[known])
-        if accuracy < NEAR_PERFECT or ratio > COLLAPSED or self.X.shape[1] < NARROWEST:
+        if accuracy < NEAR_PERFECT or task.scaling.kind == "columns":
+            return False
+        ratio, highest = spread_ratio(task.scaling(task.X[known]), task.y[known])
+        if highest > COLLAPSED:
             return False
         sentence = (
             f"The classes are separated almost perfectly (accuracy {accuracy:.3f} on held-out samples, variance inside "
@@ -495,16 +498,26 @@ def _score(looked: Looked, scale: Scale, rejector: Rejector) -> Calibrated:
     return Calibrated(rejector(scale(looked.raw, looked.predicted)), looked.predicted, looked.label)
 
 
-def spread_ratio(X: NDArray[Any], y: Rows) -> float:
-    """Variance of the features inside classes over that of the class means, whatever the sizes of the classes.
+def spread_ratio(X: NDArray[Any], y: Rows) -> tuple[float, float]:
+    """Variance of the features inside classes over that of the class means, and its upper limit (two standard errors).
 
-    Both are estimates of variance components: sums of squares over their degrees of freedom, and what the means vary
-    because classes have few samples is taken off.
+    Both variances are estimated as components: sums of squares over their degrees of freedom, and what the means vary
+    because classes have few samples is taken off. The error is that of a jackknife over the classes.
     """
     means, members = class_means(X, y)
     size = np.bincount(members)
-    n, c = len(y), len(size)
-    inside = float(((X - means[members]) ** 2).sum()) / max(n - c, 1)
-    of_means = float((size[:, None] * (means - X.mean(0)) ** 2).sum()) / (c - 1)
-    between = (of_means - inside) / ((n - (size**2).sum() / n) / (c - 1))
-    return inside / between if between > 0 else np.inf
+    squares = np.bincount(members, ((X - means[members]) ** 2).sum(1))
+    c = len(size)
+    value = _components_ratio(size, squares, means)
+    without = [_components_ratio(*(np.delete(part, i, axis=0) for part in (size, squares, means))) for i in range(c)]
+    error = float(np.sqrt((c - 1) ** 2 / c * np.var(np.log(without)))) if np.isfinite(without).all() else np.inf
+    return value, value * float(np.exp(2.0 * error))
+
+
+def _components_ratio(size: Rows, squares: Floats, means: NDArray[Any]) -> float:
+    n, c = size.sum(), len(size)
+    inside = float(squares.sum()) / max(n - c, 1)
+    centre = (size[:, None] * means).sum(0) / n
+    of_means = float((size[:, None] * (means - centre) ** 2).sum()) / max(c - 1, 1)
+    between = (of_means - inside) / ((n - (size**2).sum() / n) / max(c - 1, 1))
+    return max(inside, 1e-12) / between if between > 0 else np.inf
