@@ -184,7 +184,7 @@ print(textwrap.fill(classifier.guarantee_))
 # ------------------
 #
 # Label some new rows. ``openauc predict MODEL TABLE``, ``openauc evaluate FILE`` and ``openauc report MODEL TABLE``
-# then begin with a verdict: the share of known rows accepted beside the promise, OpenAUC beside the forecast, and whether
+# then begin with a verdict: the share of known rows accepted beside the promise, OpenAUC beside the forecast, and if
 # each was kept. Without labels, ``openauc watch`` looks for drift in the scores.
 #
 # Ties do no harm: equal scores are accepted together, so the share can only be larger. The targets ``macro_f_score``,

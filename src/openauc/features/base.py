@@ -31,6 +31,8 @@ class Score:
     """What a call depends on."""
     centred: ClassVar[bool] = True
     """Whether a classifier of embeddings may shift the features so that their mean is zero."""
+    pooled: ClassVar[bool] = False
+    """Whether what it learns depends on the number of all training samples rather than on those of a class."""
     formula: ClassVar[str] = ""
     """In plain text: z logits, p probabilities, x features."""
     source: ClassVar[str] = ""

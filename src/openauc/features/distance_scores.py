@@ -190,6 +190,7 @@ class Mahalanobis(Score):
     looks_at = "features"
     formula = "min_c d_c^2, d_c^2 = (x - mean_c) S^-1 (x - mean_c)"
     source = "Lee et al. (2018)"
+    pooled = True
     unit: ClassVar[bool] = False
     """Whether features are scaled to unit length first."""
     mean: Real

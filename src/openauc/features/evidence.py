@@ -65,7 +65,7 @@ def standardise(
     predicted: NDArray[np.int64],
     correct: NDArray[np.bool_],
     *,
-    n_classes: int = 1,
+    n_classes: int,
     columns: Sequence[int] = (),
 ) -> tuple[Scale, Floats]:
     """The scale of the correct ones among samples with scores (n, m), and the evidence of all of them.
@@ -264,6 +264,12 @@ class Task(NamedTuple):
     scores: Sequence[Any]
     by_class: Sequence[str]
     scaling: Scaling
+
+    @property
+    def pooled(self) -> NDArray[np.bool_]:
+        """(m,) which scores depend on the number of all samples rather than on those of a class."""
+        kinds = [KINDS.get(name_of(score), score) for score in self.scores]
+        return np.array([bool(getattr(kind, "pooled", False)) for kind in kinds])
 
     @property
     def columns(self) -> list[int]:

@@ -36,7 +36,7 @@ from openauc.features.rejector import AVERAGE, CONFIDENCE, Choice, HeldOut, Reje
 from openauc.features.report import FitReport, Tried
 from openauc.features.scaling import Scaling
 from openauc.features.scores import SCORES
-from openauc.features.splits import PseudoUnknownSplit, deal
+from openauc.features.splits import PseudoUnknownSplit, deal, rank_within
 
 Rows = NDArray[np.int64]
 Plan = tuple[Rows, Rows]
@@ -64,6 +64,8 @@ MOST_REPEATED = 10_000
 """With more rows than this, folds without some classes are not repeated however few the classes."""
 FEW, MANY_PARTS, CLASS_FOLDS = 5_000, 10, 12
 """Up to so many rows, each is scored by one of at least so many heads, and classes are held out in so many folds."""
+FOR_FORECAST, HALF_FOLDS = 4, 5
+"""Rows that most classes must have for a forecast; and folds that tell what more rows are worth."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
 """So many outliers are worth a score of their own; and so many, or more, weigh as much as all of held-out classes."""
 SOME_ALIKE = 0.02
@@ -196,8 +198,15 @@ class Fitting:
             task = task._replace(by_class=CONFIDENCE)
         folds = self._weighed(self._look(observe_fold, task, plans, "heads without some classes"))
         choice = self._choose(task, folds)
+        few = len(working) <= FEW
         gap = np.mean([fold.gap for fold in folds], axis=0) if folds else np.zeros(len(task.scores))
+        names = _names(task)
         task, gap = _only_used(task, gap, choice.rejector)
+        tried = _tried(choice)
+        if tried and few:
+            tried = self._with_all_rows(
+                task, plans, [_of(fold, names, choice) for fold in folds], copies.groups, choice, tried
+            )
         final = self._final(task, rest, outliers)
         aside_seen = self._look_aside(final, aside) if len(aside) else None
         alike = None
@@ -237,12 +246,7 @@ class Fitting:
                 strength=strength,
                 accuracy=float(looked.correct.mean()),
                 chosen=choice.rejector.title,
-                tried=tuple(
-                    sorted(
-                        (Tried(name, found.value, found.interval) for name, found in choice.estimates.items()),
-                        key=lambda one: -one.openauc,
-                    )
-                ),
+                tried=tried,
                 max_ofpr=self.max_ofpr,
                 near_copies=n_copies,
                 small_classes=self._small_classes(working, copies.groups),
@@ -395,10 +399,9 @@ class Fitting:
 
     def _choose(self, task: Task, folds: Sequence[Fold]) -> Choice:
         start = time.perf_counter()
-        names = [*(name_of(score) for score in task.scores), *(name + BY_CLASS for name in task.by_class)]
         choice = choose_rejector(
             folds,
-            names,
+            _names(task),
             name_of(self.rejector),
             n_classes=len(self.classes),
             max_ofpr=self.max_ofpr,
@@ -432,20 +435,72 @@ class Fitting:
         warnings.warn(sentence, stacklevel=6)
         return True
 
+    def _with_all_rows(
+        self, task: Task, plans: Sequence[Plan], folds: Sequence[Fold], groups: Rows, choice: Choice, tried: Trials
+    ) -> Trials:
+        """What was tried, as it would be with heads that know all rows of their classes.
+
+        Heads of the folds lack some rows of the known classes, which costs OpenAUC where rows are few. How much it
+        grows with them is measured with heads that know half of them.
+        """
+        first = np.unique(groups, return_index=True)[1]
+        size = np.bincount(task.y[first], minlength=len(self.classes))
+        if np.median(size) < FOR_FORECAST:
+            self.notes.append("Most classes have fewer than four rows, so nothing is forecast.")
+            return ()
+        gains = []
+        for (train, test), fold in list(zip(plans, folds, strict=True))[:HALF_FOLDS]:
+            known = np.intersect1d(train, first)
+            rank = rank_within(task.y[known], self.rng)
+            count = np.bincount(task.y[known], minlength=len(self.classes))
+            kept = known[np.rint(rank * count[task.y[known]]) < np.maximum(size // 2, 1)[task.y[known]]]
+            (less,) = self._look(observe_fold, task, [(np.append(kept, train[task.y[train] == UNKNOWN]), test)], "head")
+            present = count > 0
+            m, m_half = count[present], np.bincount(task.y[kept], minlength=len(self.classes))[present]
+            lost = float((1.0 / m_half - 1.0 / m).mean())
+            value, value_half = (
+                HeldOut([one], [choice.rejector(one.evidence)]).estimate(self.max_ofpr).value for one in (fold, less)
+            )
+            if lost > 0:
+                gains.append((value - value_half) * float((1.0 / m - 1.0 / size[present]).mean()) / lost)
+        gain = max(float(np.mean(gains)), 0.0) if gains else 0.0
+        return tuple(one.shifted(gain) for one in tried)
+
     # Calibration
 
     def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Looked:
         """One known row of each group as a head sees it that was not trained on the group.
 
-        The final head knows more rows of each class. A class's samples score lower the more of its rows a head has
-        seen: from none, where they are ``gap`` higher, to m, like 1 / (m + 1). What the missing rows are worth by that
-        rule is taken off.
+        The final head knows more rows, so its scores of new samples are lower. How much lower is measured, where rows
+        are few, with heads that know only half of them: scores fall like one over the number of rows.
         """
+        looked, seen = self._dealt(task, groups, max(self.folds, MANY_PARTS) if len(groups) <= FEW else self.folds)
+        if len(groups) > FEW:
+            return looked
+        half, seen_by_half = self._dealt(task, groups, 2)
+        y = looked.label
+        first = np.unique(groups, return_index=True)[1]
+        size = np.bincount(task.y[first], minlength=len(self.classes))[y]
+        worth = np.empty(looked.raw.shape)
+        for of_all in (False, True):
+            full = len(first) if of_all else size
+            m, m_half = (rows.sum(1) if of_all else rows[np.arange(len(y)), y] for rows in (seen, seen_by_half))
+            missing, lost = 1.0 / m - 1.0 / full, float((1.0 / m_half - 1.0 / m).mean())
+            columns = task.pooled == of_all
+            if lost > 0:
+                fall = (half.raw - looked.raw)[:, columns].mean(0) / lost
+                worth[:, columns] = np.outer(missing, fall)
+            else:  # Two rows a class: from none of them, where scores are higher by the gap, like 1 / (m + 1).
+                worth[:, columns] = np.outer((full - m) / (m * (full + 1.0)), gap[columns])
+        return looked._replace(raw=looked.raw - worth)
+
+    def _dealt(self, task: Task, groups: Rows, parts: int) -> tuple[Looked, Rows]:
+        """One row of each group, seen by a head without its part; and (n, C) how many groups of each class it knows."""
         y = task.y[task.y != UNKNOWN]
-        parts = max(self.folds, MANY_PARTS) if len(y) <= FEW else self.folds
         part = deal(y, groups, parts, self.rng)
+        first = np.unique(groups, return_index=True)[1]
         once = np.zeros(len(y), bool)
-        once[np.unique(groups, return_index=True)[1]] = True
+        once[first] = True
         once &= part >= 0
         if not once.any():
             raise ValueError(
@@ -456,14 +511,11 @@ class Fitting:
         plans = [(np.flatnonzero(in_training != k), np.flatnonzero(once & (part == k))) for k in np.unique(part[once])]
         found: list[Observed] = self._look(observe_rest, task, plans, "heads without some samples")
         raw, predicted = np.empty((len(y), len(task.scores))), np.empty(len(y), np.int64)
-        first = np.unique(groups, return_index=True)[1]
-        size = np.bincount(y[first], minlength=len(self.classes))
+        known = np.empty((len(y), len(self.classes)), np.int64)
         for (_, rows), seen in zip(plans, found, strict=True):
-            held = np.bincount(y[first][part[first] == part[rows[0]]], minlength=len(self.classes))
-            rest = np.maximum(size - held, 1)
-            worth = (held / (rest * (size + 1)))[y[rows]]
-            raw[rows], predicted[rows] = seen.raw - worth[:, None] * gap, seen.predicted
-        return Looked(raw[once], predicted[once], y[once])
+            raw[rows], predicted[rows] = seen
+            known[rows] = np.bincount(y[first][part[first] != part[rows[0]]], minlength=len(self.classes))
+        return Looked(raw[once], predicted[once], y[once]), known[once]
 
     def _standardise(self, looked: Looked, task: Task) -> tuple[Scale, Floats]:
         return standardise(
@@ -484,6 +536,25 @@ class Fitting:
         """Rows that were set aside, as the final head sees them."""
         raw, logits = final(self.X[rows])
         return Looked(raw, logits.argmax(1), self.y[rows])
+
+
+Trials = tuple[Tried, ...]
+
+
+def _tried(choice: Choice) -> Trials:
+    """What was compared, the best first."""
+    tried = (Tried(name, found.value, found.interval) for name, found in choice.estimates.items())
+    return tuple(sorted(tried, key=lambda one: -one.openauc))
+
+
+def _names(task: Task) -> list[str]:
+    """Of the columns of evidence."""
+    return [*(name_of(score) for score in task.scores), *(name + BY_CLASS for name in task.by_class)]
+
+
+def _of(fold: Fold, names: Sequence[str], choice: Choice) -> Fold:
+    """The fold with the columns that the rejector looks at."""
+    return replace(fold, evidence=fold.evidence[:, [names.index(name) for name in choice.rejector.names]])
 
 
 def _only_used(task: Task, gap: Floats, rejector: Rejector) -> tuple[Task, Floats]:

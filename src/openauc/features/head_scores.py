@@ -54,6 +54,7 @@ class ViM(Score):
     """
 
     fits = True
+    pooled = True
     formula = "alpha ||residual of x|| - log sum exp z"
     source = "Wang et al. (2022)"
     origin: Real

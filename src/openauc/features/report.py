@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from openauc.intervals import Interval
 
 
@@ -16,6 +18,15 @@ class Tried:
     name: str
     openauc: float
     interval: Interval
+
+    def shifted(self, gain: float) -> Tried:
+        """The same with an estimated gain, which is uncertain by its own size."""
+        value = min(self.openauc + gain, 1.0)
+        low, high = (
+            np.hypot(self.openauc - self.interval.low, gain),
+            np.hypot(self.interval.high - self.openauc, gain),
+        )
+        return Tried(self.name, value, Interval(max(float(value - low), 0.0), min(float(value + high), 1.0)))
 
 
 @dataclass(frozen=True, kw_only=True)
