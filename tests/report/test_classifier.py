@@ -113,7 +113,7 @@ def test_scores_are_shown_with_intervals_and_the_choice_first_seen(page: str, cl
     by_name = dict(zip(classifier.rejector_.names, curves, strict=True))
     for score in data["evidence"]["scores"]:
         np.testing.assert_allclose(score["curve"], by_name[score["name"]], atol=1e-5)
-    assert f"has {100 * classifier.rejector_.average_weight:.0f}\xa0% of the weight" in page
+    assert f", has {100 * classifier.rejector_.base_weight:.0f}\xa0% of the weight" in page
 
 
 def test_with_test_samples_the_evaluation_follows(classifier: OpenSetClassifier, open_page: Open) -> None:
