@@ -24,7 +24,8 @@ from openauc.bench.runner import Network, load_data
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
 from openauc.bench.trial import TrialSpec
 from openauc.features import OpenSetClassifier
-from openauc.features.fitting import _spread_ratio
+from openauc.features.evidence import Observer
+from openauc.features.fitting import spread_ratio
 from openauc.features.scores import SCORES
 from openauc.training.predict import Embedded
 from openauc.uncertainty import holm
@@ -122,7 +123,10 @@ def over_splits(tables: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, An
 def promises(fitted: dict[str, OpenSetClassifier], test: Embedded, training: Embedded) -> list[dict[str, Any]]:
     """What held-out classes promise of each rejector, and what it comes to on the test images, with the same head."""
     model = fitted["classifier, learned"]
-    came = scored(with_head(model, test), with_head(model, training))
+    final, names = model.observer_, [tried.name for tried in model.report_.tried if tried.name not in LEARNED]
+    observer = Observer.fit(final.head, training.features, training.labels, names, final.scaling)
+    raw, logits = observer(test.features)
+    came = {name: Predictions.of(test.labels, logits.argmax(1), raw[:, i]) for i, name in enumerate(names)}
     came |= {name: fitted[f"classifier, {name}"].predictions(test.features, test.labels) for name in LEARNED}
     return [
         {
@@ -135,12 +139,6 @@ def promises(fitted: dict[str, OpenSetClassifier], test: Embedded, training: Emb
     ]
 
 
-def with_head(model: OpenSetClassifier, part: Embedded) -> Embedded:
-    """The features as the model scales them, with the logits of its head."""
-    features = part.features * model.scale_
-    return Embedded(features, model.observer_.head.logits(features), part.labels)
-
-
 def collapse(test: Embedded, training: Embedded) -> dict[str, float]:
     """How much better the network knows the images it was trained on than others of the same classes."""
     known = test.labels >= 0
@@ -148,7 +146,7 @@ def collapse(test: Embedded, training: Embedded) -> dict[str, float]:
     figures = {}
     for name, part in parts.items():
         figures[f"accuracy, {name}"] = float((part.logits.argmax(1) == part.labels).mean())
-        figures[f"spread, {name}"] = _spread_ratio(part.features.astype(np.float64), part.labels)
+        figures[f"spread, {name}"] = spread_ratio(part.features.astype(np.float64), part.labels)
     return figures
 
 

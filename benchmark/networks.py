@@ -29,7 +29,8 @@ from openauc.bench.suites.table2 import CPU_EPOCHS, cpu_trial
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import Scalar, TrialResult, TrialSpec
 from openauc.features.base import RULES
-from openauc.features.rejector import EVIDENCE, Learned, of_columns
+from openauc.features.evidence import Fold
+from openauc.features.rejector import EVIDENCE, Learned
 from openauc.methods import recipe_for
 from openauc.predictions import read_columns
 from openauc.protocols import get_protocol
@@ -38,7 +39,9 @@ from openauc.uncertainty import holm
 
 NETWORKS = 3
 MANY = 10**6
-"""So many classes that a learned rejector is not shrunk toward the average."""
+"""So many classes that a learned rejector is not shrunk toward a rule."""
+SEEN = tuple(name for name in COMPARED if name in EVIDENCE)
+"""What a rejector learned here looks at."""
 CIFAR_IMAGES = 4000
 """Half of the images of the CPU budget, so that everything here is trained on one core within half an hour."""
 
@@ -100,13 +103,23 @@ def ensemble(store: Store, members: list[TrialResult]) -> TrialResult:
 
 
 def unshrunk(store: Store, result: TrialResult) -> TrialResult:
-    """The learned rejector without the fixed average, from what fold networks said: an attempt for CIFAR10."""
+    """The learned rejector that is not shrunk toward any rule, from what fold networks said: an attempt for CIFAR10."""
     folder = store.folder(result.spec)
     training, test = (Embedded.load(folder / features_file(part)) for part in ("train", "test"))
     looks = read_looks(folder / FOLDS)
-    folds = of_columns([look.fold() for look in looks], COMPARED, EVIDENCE)
-    scores = reject(Learned.learn(folds, n_classes=MANY), looks, training, test)
+    scores = reject(learn([seen(look) for look in looks]), looks, training, test)
     return _replaced(result, {"shrunk": False}, evaluate(test.labels, test.logits.argmax(1), scores))
+
+
+def seen(look: Look) -> Fold:
+    """A fold with the columns :data:`SEEN`."""
+    fold = look.fold()
+    return replace(fold, evidence=fold.evidence[:, [COMPARED.index(name) for name in SEEN]])
+
+
+def learn(folds: list[Fold]) -> Learned:
+    """A rejector that is not shrunk."""
+    return Learned.learn(folds, n_classes=MANY, names=SEEN)
 
 
 def _replaced(result: TrialResult, options: dict[str, Scalar], found: Evaluation) -> TrialResult:
@@ -128,12 +141,8 @@ def ceiling(store: Store, result: TrialResult) -> float:
     first = np.random.default_rng(0).random(len(test.labels)) < 0.5
     values = []
     for learned, tested in ((first, ~first), (~first, first)):
-        seen, other = (
-            of_columns([Look(*(column[part] for column in whole)).fold()], COMPARED, EVIDENCE)[0]
-            for part in (learned, tested)
-        )
-        rejector = Learned.learn([seen], n_classes=MANY)
-        values.append(float(other.pair_values(rejector(other.evidence)).mean()))
+        mine, other = (seen(Look(*(column[part] for column in whole))) for part in (learned, tested))
+        values.append(float(other.pair_values(learn([mine])(other.evidence)).mean()))
     return float(np.mean(values))
 
 

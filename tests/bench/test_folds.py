@@ -10,6 +10,7 @@ import pytest
 
 from bench.trials import tiny
 from openauc import Predictions
+from openauc._columns import read_columns, write_columns
 from openauc._trial_files import CHECKPOINT, FOLDS, LOG, PREDICTIONS, WEIGHTS, features_file
 from openauc.bench.folds import COMPARED, N_FOLDS, Look, choose, plans, read_looks, reject, save_looks
 from openauc.bench.runner import Network, load_data, run, run_job, run_trial
@@ -215,7 +216,7 @@ def test_what_does_not_carry_over_is_not_used(reliable: tuple[str, ...]) -> None
     misleading = ("entropy", "margin", "gen")
     looks = [look_at(rng, name, held) for name, held in zip(misleading, ({0, 1}, {2, 3}, {4, 5}), strict=True)]
     for name, look in zip(misleading, looks, strict=True):
-        bad = {*misleading, *AVERAGE} - {name, *reliable}
+        bad = {*misleading} - {name}
         look.raw[np.ix_(~look.known, [COMPARED.index(other) for other in bad])] -= 8.0
         look.raw[np.ix_(~look.known, [COMPARED.index(other) for other in reliable])] += 2.0
     assert choose("learned", looks, 6).names == reliable
@@ -232,6 +233,14 @@ def test_looks_survive_their_file(tmp_path: Path) -> None:
     for one, other in zip(looks, read_looks(tmp_path / FOLDS), strict=True):
         for before, after in zip(one, other, strict=True):
             np.testing.assert_array_equal(before, after)
+
+
+def test_looks_of_an_earlier_version_are_refused(tmp_path: Path) -> None:
+    save_looks(tmp_path / FOLDS, [look_at(np.random.default_rng(0), "knn", {0})])
+    columns = read_columns(tmp_path / FOLDS)
+    write_columns(tmp_path / FOLDS, {name: column for name, column in columns.items() if name != "distance"})
+    with pytest.raises(ValueError, match="lacks the score distance: an earlier version of openauc wrote it"):
+        read_looks(tmp_path / FOLDS)
 
 
 def test_evidence_of_the_final_network_is_on_the_scale_of_the_folds() -> None:

@@ -9,9 +9,8 @@ from openauc.bench import runner, trial
 from openauc.bench.heads import DETECTORS, FittedHead
 from openauc.bench.runner import load_data, run
 from openauc.bench.trial import TrialSpec
-from openauc.features import base, heads
-from openauc.features.rejector import AVERAGE
-from openauc.features.scores import SCORES
+from openauc.features import OpenSetClassifier, base, heads
+from openauc.features.fitting import COMPARED
 
 
 def spec(score=None, split=0, method="logistic"):
@@ -36,7 +35,7 @@ def test_the_learned_score_is_the_classifiers_own(head, data):
 
 
 def test_single_scores_look_at_the_final_head(head, data):
-    logits = head.classifier.observer_.head.logits(np.asarray(data.test_images) * np.float32(head.classifier.scale_))
+    _, logits = head.classifier.observer_(np.asarray(data.test_images))
     found = head.predictions(spec("max_logit"), data, "test")
     assert found.y_pred.tolist() == logits.argmax(1).tolist()
     np.testing.assert_allclose(found.open_score, -logits.max(1), rtol=1e-6)
@@ -44,19 +43,44 @@ def test_single_scores_look_at_the_final_head(head, data):
     np.testing.assert_allclose(embedded.logits, logits, rtol=1e-5)
 
 
-def test_selected_is_the_best_single_score_of_the_report(head, data):
-    best = next(one.name for one in head.classifier.report_.tried if one.name in SCORES)
-    both = [head.predictions(spec(score), data, "test").open_score.tolist() for score in ("selected", best)]
-    assert both[0] == both[1]
+def by_rule(rule, data):
+    return OpenSetClassifier(rejector=rule, random_state=0).fit(np.asarray(data.train_images), data.train_labels)
 
 
-def test_an_average_is_of_standardised_scores(head, data):
-    found = head.predictions(spec("average"), data, "test").open_score
-    singles = np.stack([head.predictions(spec(score), data, "test").open_score for score in AVERAGE])
-    # Scales are positive, so the average rises with each score.
-    slope = np.linalg.lstsq(np.vstack([singles, np.ones(singles.shape[1])]).T, found, rcond=None)[0][:3]
-    assert (slope > 0).all()
-    assert openauc_score(data.test_labels, head.predictions(spec("average"), data, "test").y_pred, found) > 0.9
+def test_average_is_the_classifiers_own(head, data):
+    found = head.predictions(spec("average"), data, "test")
+    expected = by_rule("average", data).predictions(data.test_images, data.test_labels)
+    assert [column.tolist() for column in found] == [column.tolist() for column in expected]
+
+
+def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
+    found, classifier = head.predictions(spec("selected"), data, "test"), by_rule("selected", data)
+    expected = classifier.predictions(data.test_images, data.test_labels)
+    assert found.y_pred.tolist() == expected.y_pred.tolist()
+    evidence = classifier.evidence_scale_(found.open_score[:, None], found.y_pred)[:, 0]
+    np.testing.assert_allclose(evidence, expected.open_score, rtol=1e-6)
+    single = head.predictions(spec(classifier.report_.chosen), data, "test")
+    assert found.open_score.tolist() == single.open_score.tolist()
+
+
+@pytest.mark.parametrize("rule", ["selected", "average"])
+def test_two_classes_leave_nothing_to_compare(rule, data):
+    rows = np.flatnonzero(data.train_labels < 2)
+    two = data.fold(rows, np.arange(50))
+    found = FittedHead(spec(), lambda _: two).predictions(spec(rule), two, "validation")
+    expected = by_rule(rule, two).predictions(two.validation_images, two.validation_labels)
+    assert openauc_score(*found) == openauc_score(*expected)
+
+
+def test_the_average_of_all_is_of_standardised_scores(head, data):
+    found = head.predictions(spec("average_of_all"), data, "test")
+    scale = dict(zip(COMPARED, zip(head.scale.mean, head.scale.deviation, strict=True), strict=True))
+    evidence = [
+        (head.predictions(spec(name), data, "test").open_score - mean) / deviation
+        for name, (mean, deviation) in scale.items()
+    ]
+    np.testing.assert_allclose(found.open_score, np.mean(evidence, axis=0))
+    assert openauc_score(*found) > 0.9
 
 
 def test_a_detector_of_outliers_does_not_look_at_classes(head, data):

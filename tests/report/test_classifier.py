@@ -10,6 +10,7 @@ import pytest
 
 from openauc import evaluate
 from openauc.features import OpenSetClassifier
+from openauc.features.rejector import EVIDENCE
 from openauc.report import classifier_report
 
 from .conftest import Open
@@ -55,7 +56,7 @@ def move_to(opened: Any, position: int) -> None:
 def test_opens_quietly_and_calls_nobody(page: str, open_page: Open) -> None:
     opened = open_page(page)
     assert "runs/mine knows 8 classes" in opened.text("h1")
-    assert opened.page.locator("#evidence svg").count() == 8
+    assert opened.page.locator("#evidence svg").count() == len(EVIDENCE)
     for width in (1280, 390):
         opened.page.set_viewport_size({"width": width, "height": 900})
         opened.page.wait_for_timeout(100)
@@ -113,7 +114,18 @@ def test_scores_are_shown_with_intervals_and_the_choice_first_seen(page: str, cl
     by_name = dict(zip(classifier.rejector_.names, curves, strict=True))
     for score in data["evidence"]["scores"]:
         np.testing.assert_allclose(score["curve"], by_name[score["name"]], atol=1e-5)
-    assert f"has {100 * classifier.rejector_.average_weight:.0f}\xa0% of the weight" in page
+    assert classifier.rejector_.base[0] in page.partition("A rule that needs no learning, ")[2].partition(", has")[0]
+    assert f", has {100 * classifier.rejector_.base_weight:.0f}\xa0% of the weight" in page
+
+
+@pytest.mark.parametrize(
+    ("base", "told"), [(("entropy",), "entropy alone"), (("knn", "gen"), "the average of knn, gen")]
+)
+def test_the_rule_that_the_learned_one_is_shrunk_toward_is_named(
+    classifier: OpenSetClassifier, monkeypatch: pytest.MonkeyPatch, base: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setattr(classifier.rejector_, "base", base)
+    assert f"A rule that needs no learning, {told}, has " in classifier_report(classifier)
 
 
 def test_with_test_samples_the_evaluation_follows(classifier: OpenSetClassifier, open_page: Open) -> None:
@@ -203,7 +215,7 @@ def test_every_chart_has_words_and_nothing_is_cut_off_in_print(page: str, open_p
     described = opened.page.locator(".chart:visible > svg").evaluate_all(
         "all => all.map(svg => [svg.getAttribute('aria-label'), svg.getAttribute('aria-description')])"
     )
-    assert len(described) == 11
+    assert len(described) == 3 + len(EVIDENCE)
     assert all(label and description for label, description in described)
     opened.page.emulate_media(media="print")
     opened.page.set_viewport_size({"width": 688, "height": 1000})  # A4 less its margins

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -22,19 +21,9 @@ from openauc._columns import read_columns, write_columns
 from openauc._trial_files import FOLDS
 from openauc._validation import check_choice
 from openauc.features.base import RULES, Floats
-from openauc.features.evidence import Fold, Scale
+from openauc.features.evidence import Fold, Scale, standardise
 from openauc.features.fitting import COMPARED
-from openauc.features.rejector import (
-    AVERAGE,
-    EVIDENCE,
-    Average,
-    HeldOut,
-    Learned,
-    Rejector,
-    held_out_scores,
-    instead_of_learned,
-    of_columns,
-)
+from openauc.features.rejector import Rejector, choose_rejector
 from openauc.features.scores import make_score
 from openauc.features.splits import PseudoUnknownSplit
 from openauc.predictions import Predictions
@@ -91,11 +80,14 @@ class Look(NamedTuple):
     @property
     def scale(self) -> Scale:
         """Mean and deviation of each score on correct samples."""
-        return Scale.of(self.raw[self.correct])
+        return self._standardised()[0]
 
     def fold(self) -> Fold:
         """The same as the folds of :class:`~openauc.features.OpenSetClassifier` have it."""
-        return Fold(self.scale(self.raw), self.known, self.correct, self.label, np.ones(len(self.label)))
+        return Fold(self._standardised()[1], self.known, self.correct, self.label, np.ones(len(self.label)))
+
+    def _standardised(self) -> tuple[Scale, Floats]:
+        return standardise(self.raw, self.predicted, self.correct, n_classes=int(self.predicted.max()) + 1)
 
 
 class Folds:
@@ -165,6 +157,12 @@ def save_looks(path: Path, looks: Sequence[Look]) -> None:
 def read_looks(path: Path) -> list[Look]:
     """Read what :func:`save_looks` wrote."""
     columns = read_columns(path)
+    missing = [name for name in COMPARED if name not in columns]
+    if missing:
+        raise ValueError(
+            f"{path} lacks the score {', '.join(missing)}: an earlier version of openauc wrote it. Train again, into a "
+            "new folder."
+        )
     raw = np.stack([columns[name] for name in COMPARED], axis=1)
     parts = [columns["fold"] == number for number in range(int(columns["fold"].max()) + 1)]
     about = [columns[name] for name in ("label", "predicted", "known")]
@@ -174,19 +172,7 @@ def read_looks(path: Path) -> list[Look]:
 def choose(rule: str, looks: Sequence[Look], n_classes: int) -> Rejector:
     """The rejector that a rule makes of what fold networks say; ``n_classes`` are the final network's."""
     check_choice("rule", rule, RULES)
-    folds = [look.fold() for look in looks]
-    if rule == "average":
-        return Average()
-    if rule == "selected":
-        held_out = (HeldOut(folds, [fold.evidence[:, i] for fold in folds]) for i in range(len(COMPARED)))
-        values = [one.estimate().value for one in held_out]
-        return Average((COMPARED[int(np.argmax(values))],))
-    seen, learn = of_columns(folds, COMPARED, EVIDENCE), partial(Learned.learn, n_classes=n_classes)
-    held = {"learned": held_out_scores(seen, learn)}
-    for name, columns in {"average": AVERAGE, "max_logit": ("max_logit",)}.items():
-        held[name] = HeldOut(folds, [fold.evidence.mean(1) for fold in of_columns(folds, COMPARED, columns)])
-    other = instead_of_learned({name: scores.estimate() for name, scores in held.items()})
-    return learn(seen) if other is None else Average() if other == "average" else Average((other,))
+    return choose_rejector([look.fold() for look in looks], COMPARED, rule, n_classes=n_classes).rejector
 
 
 def reject(rejector: Rejector, looks: Sequence[Look], training: Embedded, embedded: Embedded) -> Floats:
@@ -194,7 +180,8 @@ def reject(rejector: Rejector, looks: Sequence[Look], training: Embedded, embedd
     columns = [COMPARED.index(name) for name in rejector.names]
     scales = [look.scale for look in looks]
     mean, deviation = (np.mean([scale[i] for scale in scales], axis=0)[columns] for i in (0, 1))
-    scores: Floats = rejector(Scale(mean, deviation)(_scores(rejector.names, training, embedded)))
+    raw = _scores(rejector.names, training, embedded)
+    scores: Floats = rejector(Scale(mean, deviation)(raw, embedded.logits.argmax(1)))
     return scores
 
 

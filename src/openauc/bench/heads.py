@@ -19,12 +19,11 @@ from threadpoolctl import threadpool_limits
 
 from openauc.bench.trial import TrialSpec
 from openauc.features.estimator import OpenSetClassifier
-from openauc.features.evidence import Observer, Scale, observe_rest
+from openauc.features.evidence import Observer, Scale, Task, observe_rest, standardise
 from openauc.features.fitting import COMPARED
 from openauc.features.heads import HEADS
-from openauc.features.rejector import AVERAGE
 from openauc.features.scores import SCORES
-from openauc.features.splits import rank_within
+from openauc.features.splits import deal
 from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData
 from openauc.training.predict import Embedded
@@ -71,10 +70,18 @@ class FittedHead:
     def classifier(self) -> OpenSetClassifier:
         """Everything about it is at its default but the head."""
         begin = time.perf_counter()
-        fitted = OpenSetClassifier(head=self.spec.method, random_state=self.spec.seed)
-        fitted.fit(np.asarray(self.data.train_images), self.data.train_labels)
+        fitted = self._fit("learned")
         self.seconds = time.perf_counter() - begin
         return fitted
+
+    @cached_property
+    def average(self) -> OpenSetClassifier:
+        """The same with the average of a few scores."""
+        return self._fit("average")
+
+    def _fit(self, rejector: str) -> OpenSetClassifier:
+        classifier = OpenSetClassifier(head=self.spec.method, rejector=rejector, random_state=self.spec.seed)
+        return classifier.fit(np.asarray(self.data.train_images), self.data.train_labels)
 
     def predictions(self, spec: TrialSpec, data: OpenSetData, part: str) -> Predictions:
         """The triple of one part of the data by the score of a trial."""
@@ -82,60 +89,57 @@ class FittedHead:
         with threadpool_limits(1, user_api="blas"):
             if spec.score in (None, "learned"):
                 return self.classifier.predictions(X, labels)
+            if spec.score == "average":
+                return self.average.predictions(X, labels)
             place = (part, spec.protocol, spec.split)
             if place not in self._observed:
-                self._observed[place] = self.observer(self._scaled(X))
+                self._observed[place] = self.observer(self._typed(X))
             raw, logits = self._observed[place]
             return Predictions.of(labels, logits.argmax(1), self._score(str(spec.score), raw, X))
 
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: str) -> Embedded:
         """The features, which are the data, and the logits of the head."""
         X, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
-        return Embedded(X, self.observer.head.logits(self._scaled(X)).astype(np.float32), labels)
+        logits = self.observer.head.logits(self.observer.scaling(self._typed(X)))
+        return Embedded(X, logits.astype(np.float32), labels)
 
     def _score(self, name: str, raw: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:
         columns = list(SCORES)
         if name in DETECTORS:
             return -np.asarray(self._detector(name).score_samples(X))
+        if name == "average_of_all":
+            averaged = (raw[:, [columns.index(score) for score in COMPARED]] - self.scale.mean) / self.scale.deviation
+            return np.asarray(averaged.mean(1))
         if name == "selected":
-            tried = [one.name for one in self.classifier.report_.tried if one.name in SCORES]
-            name = tried[0] if tried else "max_logit"
-        if name in SCORES:
-            return np.asarray(raw[:, columns.index(name)])
-        averaged = AVERAGE if name == "average" else COMPARED
-        of_raw, of_scale = ([names.index(score) for score in averaged] for names in (columns, COMPARED))
-        scale = Scale(self.scale.mean[of_scale], self.scale.deviation[of_scale])
-        return np.asarray(scale(raw[:, of_raw]).mean(1))
+            # Where nothing was compared, a single score rejects.
+            report = self.classifier.report_
+            name = next((tried.name for tried in report.tried if tried.name in SCORES), report.chosen)
+        return np.asarray(raw[:, columns.index(name)])
 
     @cached_property
     def observer(self) -> Observer:
         """The final head with every score there is."""
-        return Observer.fit(
-            self.classifier.observer_.head, self._scaled(self.data.train_images), self._labels, [*SCORES]
-        )
+        final = self.classifier.observer_
+        return Observer.fit(final.head, self._train, self.data.train_labels, [*SCORES], final.scaling)
 
     @cached_property
     def scale(self) -> Scale:
         """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
-        rng = np.random.RandomState(self.spec.seed)
-        X, part = self._scaled(self.data.train_images), np.floor(rank_within(self._labels, rng) * PARTS).astype(int)
-        make_head = partial(HEADS[self.spec.method], self.classifier.report_.strength)
-        found = []
-        for k in np.unique(part):
-            rest, rows = np.flatnonzero(part != k), np.flatnonzero(part == k)
-            seen = observe_rest(X, self._labels, None, rest, rows, make_head, COMPARED)
-            found.append(seen.raw[seen.predicted == self._labels[rows]])
-        return Scale.of(np.concatenate(found))
+        y, final = self.data.train_labels, self.classifier.observer_
+        make_head = partial(HEADS[self.spec.method], final.head.strength)
+        task = Task(self._train, y, None, make_head, COMPARED, (), final.scaling)
+        part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(self.spec.seed))
+        seen = [observe_rest(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]
+        raw, predicted = (np.concatenate(found) for found in zip(*seen, strict=True))
+        correct = predicted == y[np.argsort(part, kind="stable")]
+        return standardise(raw, predicted, correct, n_classes=len(self.classifier.classes_))[0]
 
     @property
-    def _labels(self) -> NDArray[np.int64]:
-        return self.data.train_labels
+    def _train(self) -> NDArray[Any]:
+        return self._typed(self.data.train_images)
 
-    def _scaled(self, X: Any) -> NDArray[Any]:
-        scaled: NDArray[Any] = np.asarray(X, self.classifier.dtype_) * self.classifier.dtype_.type(
-            self.classifier.scale_
-        )
-        return scaled
+    def _typed(self, X: Any) -> NDArray[Any]:
+        return np.asarray(X, self.classifier.dtype_)
 
     def _detector(self, name: str) -> Any:
         X = np.asarray(self.data.train_images)

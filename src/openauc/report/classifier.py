@@ -264,11 +264,12 @@ def _rejector(classifier: OpenSetClassifier) -> str:
     """How scores become one, in a sentence."""
     rejector: Any = classifier.rejector_
     if hasattr(rejector, "contributions"):
-        weight = rejector.average_weight
+        weight, several = rejector.base_weight, len(rejector.base) > 1
+        base = f"the average of {', '.join(rejector.base)}" if several else f"{rejector.base[0]} alone"
         return (
-            f"The open-set score is a sum of one function of each of {len(rejector.names)} scores. The mean of three "
-            f"of them, which needs no learning, has {percent(weight, 0)} of the weight, and what held-out classes "
-            f"taught {percent(1 - weight, 0)}: the more known classes, the more is learned."
+            f"The open-set score is a sum of one function of each of {len(rejector.names)} scores. A rule that needs "
+            f"no learning, {base}, has {percent(weight, 0)} of the weight, and what held-out classes taught "
+            f"{percent(1 - weight, 0)}: the more known classes, the more is learned."
         )
     if len(rejector.names) > 1:
         return f"The open-set score is the mean of {', '.join(rejector.names)}, each standardised on known samples."
