@@ -18,8 +18,6 @@ Rows = NDArray[np.int64]
 
 COPY, ALIKE = 0.05, 0.2
 """Squared distance over the class's median one: up to the first rows count as copies, up to the second as alike."""
-ROUNDING = 1e-6
-"""The same ratio of rows that are equal but for rounding."""
 COMPARED = 2000
 """Rows of a class that are compared with each other; of the others only equal ones are found."""
 TYPICAL_ROWS = 5.0
@@ -54,10 +52,8 @@ class Copies(NamedTuple):
         return (len(np.unique(self.groups)) - len(np.unique(self.alike))) / len(self.groups)
 
 
-def find_copies(X: Real, y: Rows, given: Rows | None = None, *, near: bool = True) -> Copies:
-    """Groups of the rows of scaled features X with classes y.
-
-    ``given`` groups stay together; without ``near``, only these and equal rows do.
+def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
+    """Groups of the rows of scaled features X with classes y; ``given`` groups stay together.
 
     >>> x = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [9.0, 9.0], [9.0, 5.0]])
     >>> find_copies(x, np.array([0, 0, 0, 0, 1, 1])).groups.tolist()
@@ -66,7 +62,7 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None, *, near: bool = Tru
     equal = _equal(X)
     links = [_chain(equal)] + ([] if given is None else [_chain(given)])
     close, alike = [], []
-    classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1 if near else 0)]
+    classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1)]
     distances = [_squares(X[rows]) for rows in classes]
     medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
     typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
@@ -83,8 +79,7 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None, *, near: bool = Tru
 
 
 def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> NDArray[np.bool_]:
-    """(m,) which of the other rows are copies of some rows of their class; of a table, which are equal."""
-    share = COPY if scaling.kind == "embedding" else ROUNDING
+    """(m,) which of the other rows are copies of some rows of their class."""
     found = np.zeros(len(others), bool)
     of_class = np.argsort(y[others], kind="stable")
     start = np.searchsorted(y[others][of_class], np.arange(int(y.max()) + 2))
@@ -95,17 +90,15 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
         for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
             theirs = scaling.rows(X, others[chunk])
             squares = np.maximum(_cross_squares(theirs, mine), 0.0)
-            least = least or share * float(np.median(squares))
+            least = least or COPY * float(np.median(squares))
             found[chunk] = squares.min(1, initial=np.inf) <= least
     return found
 
 
 def _cross_squares(a: Real, b: Real) -> Floats:
-    return (
-        np.einsum("ij,ij->i", a, a, dtype=np.float64)[:, None]
-        + np.einsum("ij,ij->i", b, b, dtype=np.float64)
-        - 2.0 * (a @ b.astype(a.dtype).T)
-    )
+    lengths = [np.einsum("ij,ij->i", x, x, dtype=np.float64) for x in (a, b)]
+    squares: Floats = lengths[0][:, None] + lengths[1] - 2.0 * (a @ b.astype(a.dtype).T)
+    return squares
 
 
 def _equal(X: Real) -> Rows:

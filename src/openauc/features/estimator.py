@@ -248,6 +248,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Say what acceptance and forecast would be if the rows to come differ from these in a usual way."""
         told = fitted.calibration
         size = np.bincount(told.label, minlength=len(self.classes_))
+        futures: list[tuple[str, Calibrated, Floats | None, str]]
         futures = [("all classes come equally often", told, 1.0 / size[told.label], "Calibrate(X, y) with such rows.")]
         if fitted.alike is not None:
             way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."

@@ -231,7 +231,8 @@ class Fold:
         Their mean is the fold's OpenAUC.
         """
         ranked = np.sort(score[self.correct])
-        return below(ranked, score[~self.known]) / max(self.known.sum(), 1)
+        values: Floats = below(ranked, score[~self.known]) / max(self.known.sum(), 1)
+        return values
 
 
 def below(ranked: Floats, values: Floats) -> Floats:

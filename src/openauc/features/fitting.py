@@ -94,7 +94,7 @@ class Looked(NamedTuple):
 
     def part(self, rows: slice) -> Looked:
         """Some of the samples."""
-        return Looked(*(values[rows] for values in self))
+        return Looked(self.raw[rows], self.predicted[rows], self.label[rows])
 
 
 class Calibrated(NamedTuple):
@@ -259,8 +259,7 @@ class Fitting:
     def _find_copies(self, rows: Rows, scaling: Scaling) -> Copies:
         """Groups of some rows; equal rows with different labels are noted."""
         given = None if self.groups is None else self.groups[rows]
-        near = scaling.kind == "embedding"  # in a table of few columns, near rows are usual
-        copies = find_copies(scaling.rows(self.X, rows), self.y[rows], given, near=near)
+        copies = find_copies(scaling.rows(self.X, rows), self.y[rows], given)
         if len(copies.conflicts):
             i, j = rows[copies.conflicts[0]].tolist()
             labels = self.classes.tolist()
@@ -577,15 +576,16 @@ def spread_ratio(X: NDArray[Any], y: Rows) -> tuple[float, float]:
     """
     means, members = class_means(X, y)
     size = np.bincount(members)
-    squares = np.bincount(members, ((X - means[members]) ** 2).sum(1))
+    squares = np.bincount(members, ((X - means[members]) ** 2).sum(1, dtype=np.float64))
     c = len(size)
     value = _components_ratio(size, squares, means)
-    without = [_components_ratio(*(np.delete(part, i, axis=0) for part in (size, squares, means))) for i in range(c)]
+    others = [np.arange(c) != i for i in range(c)]
+    without = [_components_ratio(size[rest], squares[rest], means[rest]) for rest in others]
     error = float(np.sqrt((c - 1) ** 2 / c * np.var(np.log(without)))) if np.isfinite(without).all() else np.inf
     return value, value * float(np.exp(2.0 * error))
 
 
-def _components_ratio(size: Rows, squares: Floats, means: NDArray[Any]) -> float:
+def _components_ratio(size: NDArray[Any], squares: NDArray[Any], means: NDArray[Any]) -> float:
     n, c = size.sum(), len(size)
     inside = float(squares.sum()) / max(n - c, 1)
     centre = (size[:, None] * means).sum(0) / n
