@@ -8,18 +8,21 @@ import pytest
 from hypothesis import given
 
 import openauc
-from openauc.features import OpenSetClassifier, fitting, rejector, splits
-from openauc.features.evidence import OUTLIERS, Fold
+from openauc.features import SCORES, OpenSetClassifier, fitting, rejector, splits
+from openauc.features.evidence import BY_CLASS, OUTLIERS, Fold
 from openauc.features.rejector import (
     AVERAGE,
+    BASES,
+    CLIP,
+    CONFIDENCE,
     EVIDENCE,
     Average,
     Estimate,
     HeldOut,
     Learned,
     Rejector,
+    choose_rejector,
     held_out_scores,
-    of_columns,
     worse_by_far,
 )
 from openauc.intervals import Interval
@@ -106,7 +109,9 @@ def test_intervals_cover_what_classes_to_come_will_give():
     for _ in range(repetitions):
         folds, scores = [], []
         for label, shift in enumerate(rng.normal(1.5, 0.7, n_classes)):
-            folds.append(Fold(np.empty((len(known), 0)), known, known, np.where(known, -2, label), np.ones(len(known))))
+            others = rng.choice(np.delete(np.arange(n_classes), label), len(known))
+            labels = np.where(known, others, label)
+            folds.append(Fold(np.empty((len(known), 0)), known, known, labels, np.ones(len(known))))
             scores.append(rng.normal(size=len(known)) + np.where(known, 0, shift))
         interval = HeldOut(folds, scores).estimate().interval
         covered.append(interval.low <= expected <= interval.high)
@@ -133,6 +138,19 @@ def test_chance_seldom_looks_like_being_worse_by_far():
     rng = np.random.default_rng(0)
     found = [worse_by_far(*(estimate_of(rng.normal(0.8, 0.05, 10)) for _ in range(2))) for _ in range(1000)]
     assert np.mean(found) < 0.06
+
+
+class Reversed(Average):
+    """As bad as can be."""
+
+    title = "learned"
+    names = EVIDENCE
+
+    def __init__(self):
+        pass
+
+    def __call__(self, evidence):
+        return -evidence.mean(1)
 
 
 # Who is learned from
@@ -175,7 +193,7 @@ def test_in_a_real_fit_too(monkeypatch):
             assert not labels & group
         return found
 
-    monkeypatch.setattr(fitting, "held_out_scores", spy)
+    monkeypatch.setattr(rejector, "held_out_scores", spy)
     X, y = blobs(5)
     odd = np.full((3, X.shape[1]), -3.0)
     OpenSetClassifier(random_state=0).fit(np.concatenate([X, odd]), np.concatenate([y, [-1] * 3]))
@@ -194,7 +212,7 @@ def test_pseudo_unknown_samples_rank_above_and_every_score_counts():
     learned, new = learn(folds), folds_of_classes(seed=1)
     value = HeldOut(new, [learned(fold.evidence) for fold in new]).estimate().value
     best = max(HeldOut(new, [fold.evidence[:, i] for fold in new]).estimate().value for i in range(N_SCORES))
-    assert value > best, "eight independent scores tell more than one"
+    assert value > best, "independent scores tell more than one"
 
 
 def test_with_one_telling_score_it_is_found():
@@ -207,22 +225,56 @@ def test_with_one_telling_score_it_is_found():
 
 
 @pytest.mark.parametrize("n_classes", [2, 8, 100])
-def test_few_classes_lean_on_the_average(n_classes):
+def test_few_classes_lean_on_the_base(n_classes):
     learned = learn(folds_of_classes(), n_classes=n_classes)
-    assert learned.average_weight == pytest.approx(8 / (8 + n_classes))
+    assert learned.base_weight == pytest.approx(8 / (8 + n_classes))
     rng = np.random.default_rng(1)
     evidence = rng.normal(size=(500, N_SCORES))
     average = Average()(evidence[:, [EVIDENCE.index(name) for name in AVERAGE]])
     alone = replace_weight(learned, 0.0)(evidence), replace_weight(learned, 1.0)(evidence)
-    np.testing.assert_allclose(alone[1], (average - learned.average_scale[0]) / learned.average_scale[1])
-    w = learned.average_weight
+    np.testing.assert_allclose(alone[1], (average - learned.base_scale[0]) / learned.base_scale[1])
+    w = learned.base_weight
     np.testing.assert_allclose(learned(evidence), w * alone[1] + (1 - w) * alone[0])
 
 
 def replace_weight(learned, weight):
     other = Learned(1)
-    other.__dict__.update(vars(learned), average_weight=weight)
+    other.__dict__.update(vars(learned), base_weight=weight)
     return other
+
+
+def test_any_score_may_be_the_base():
+    learned = Learned.learn(folds_of_classes(), n_classes=6, base=("entropy",))
+    evidence = np.random.default_rng(1).normal(size=(50, N_SCORES))
+    expected = evidence[:, EVIDENCE.index("entropy")]
+    np.testing.assert_allclose(np.argsort(replace_weight(learned, 1.0)(evidence)), np.argsort(expected))
+
+
+def far_away(rejector, distance):
+    """Scores of samples that differ in how many deviations their distance is from a usual one."""
+    evidence = np.zeros((len(distance), len(rejector.names)))
+    evidence[:, rejector.names.index("distance")] = distance
+    return rejector(evidence)
+
+
+@pytest.mark.parametrize("make", [Average, lambda: learn(folds_of_classes(), n_classes=100)])
+def test_what_a_distance_has_beyond_eight_deviations_is_added(make):
+    found = far_away(make(), np.array([CLIP, CLIP + 1, CLIP + 1000, -CLIP, -1000.0]))
+    np.testing.assert_allclose(found[1:3] - found[0], [1.0, 1000.0])
+    assert found[3] == found[4], "and nothing on the other side"
+
+
+@pytest.mark.parametrize("name", [name for name in EVIDENCE if name != "distance"])
+def test_no_other_score_of_several_says_more_beyond_that(name):
+    learned = learn(folds_of_classes())
+    evidence = np.zeros((2, N_SCORES))
+    evidence[:, EVIDENCE.index(name)] = CLIP, 1000.0
+    assert np.ptp(learned(evidence)) == 0.0
+
+
+def test_a_score_alone_is_not_cut():
+    evidence = np.array([[-1e9], [3.0], [1e9]])
+    np.testing.assert_array_equal(Average(("max_logit",))(evidence), evidence[:, 0])
 
 
 def test_both_terms_are_standardised_on_correct_known_samples():
@@ -260,15 +312,16 @@ def test_weights_count_like_repeated_samples():
     rows = np.concatenate([np.arange(len(weight)), heavy, heavy])
     repeated = Fold(fold.evidence[rows], fold.known[rows], fold.correct[rows], fold.label[rows], np.ones(len(rows)))
     weighted, plain = learn([replace(fold, weight=weight)]), learn([repeated])
-    # The regularisation knows the number of rows, which differs by these ten.
+    # The regularisation knows the number of rows, which differs by these ten; the direction does not.
     assert np.corrcoef(weighted.weight, plain.weight)[0, 1] > 0.9999
-    assert np.abs(weighted.weight - learn([fold]).weight).max() > np.abs(weighted.weight - plain.weight).max()
+    a, b, without = (one.weight / np.linalg.norm(one.weight) for one in (weighted, plain, learn([fold])))
+    assert np.abs(a - without).max() > 5 * np.abs(a - b).max()
 
 
 def test_many_samples_are_thinned_by_the_seed(monkeypatch):
     monkeypatch.setattr(rejector, "MOST_ROWS", 100)
     folds = folds_of_classes()
-    one, same, other = (Learned.learn(folds, n_classes=6, max_ofpr=None, seed=seed).weight for seed in (0, 0, 1))
+    one, same, other = (Learned.learn(folds, n_classes=6, seed=seed).weight for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
 
@@ -295,28 +348,157 @@ def two_kinds(seed, *, easy, hard, n=2000):
 @pytest.mark.parametrize(
     ("easy", "hard", "gain"),
     [
-        ([4, 0, 0, 0, -0.5, 0, 0, 0], [0, 0, 0, 0, 2, 0, 0, 0], 0.02),
-        ([3, 0, 0, 0, -1.5, 0, 0, 0], [-0.5, 0, 0, 0, 1.5, 0, 0, 0], 0.02),  # at the cost of the easy ones
-        ([2, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 2, 0, 0, 0], -0.02),  # a whole step would overshoot
+        ((4.0, -0.5), (0.0, 2.0), 0.02),
+        ((3.0, -1.5), (-0.5, 1.5), 0.02),  # at the cost of the easy ones
+        ((2.0, 0.0), (0.0, 2.0), -0.02),  # a whole step would overshoot
     ],
 )
 def test_max_ofpr_aims_at_the_left_of_the_curve(easy, hard, gain):
-    train, new = (two_kinds(seed, easy=np.array(easy, float), hard=np.array(hard, float)) for seed in (0, 1))
+    columns = np.eye(N_SCORES)[[0, 4]]
+    train, new = (two_kinds(seed, easy=easy @ columns, hard=hard @ columns) for seed in (0, 1))
     values = [
         HeldOut([new], [learn([train], 1000, max_ofpr)(new.evidence)]).estimate(0.1).value for max_ofpr in (None, 0.1)
     ]
     assert values[1] > values[0] + gain
 
 
-def test_columns_by_name():
-    folds = folds_of_classes(2)
-    chosen = of_columns(folds, EVIDENCE, AVERAGE)
-    for fold, some in zip(folds, chosen, strict=True):
-        for i, name in enumerate(AVERAGE):
-            np.testing.assert_array_equal(some.evidence[:, i], fold.evidence[:, EVIDENCE.index(name)])
+def test_titles_and_what_a_rejector_must_have():
     assert (Average().title, Average(("knn",)).title) == ("average", "knn")
-    with pytest.raises(NotImplementedError, match=r"Rejector has no __call__\(evidence\); define it"):
-        Rejector()(np.zeros((1, 1)))
+    incomplete = Rejector()
+    incomplete.names = ("knn", "gen")
+    with pytest.raises(NotImplementedError, match=r"Rejector has no _combine\(evidence\); define it"):
+        incomplete(np.zeros((1, 2)))
+
+
+# What is chosen
+
+
+def telling(name, shift=3.0, n_classes=6, **options):
+    """Folds in which one score tells held-out samples, and no other does."""
+    return folds_of_classes(n_classes, shift=np.eye(N_SCORES)[EVIDENCE.index(name)] * shift, **options)
+
+
+def chosen(folds, wanted="learned", names=EVIDENCE, n_classes=6, **options):
+    return choose_rejector(folds, names, wanted, n_classes=n_classes, **options)
+
+
+def test_a_choice_depends_on_nothing_else():
+    folds = folds_of_classes()
+    one, same = (chosen(folds) for _ in range(2))
+    assert one.rejector.title == "learned"
+    np.testing.assert_array_equal(one.rejector.weight, same.rejector.weight)
+    np.testing.assert_array_equal(one.held_out.scores, same.held_out.scores)
+    assert {name: found.value for name, found in one.estimates.items()} == {
+        name: found.value for name, found in same.estimates.items()
+    }
+
+
+def test_everything_that_could_reject_is_compared():
+    found = chosen(folds_of_classes())
+    plain = {name for name in EVIDENCE if name in SCORES}
+    assert set(found.estimates) == {*plain, "average", "learned"}, "but not evidence by class alone"
+    assert found.note is None
+    value = found.held_out.estimate().value
+    assert value == found.estimates["learned"].value
+
+
+@pytest.mark.parametrize("name", ["entropy", "knn", "relative_mahalanobis_pp"])
+def test_a_wanted_score_is_the_only_one_looked_at(name):
+    found = chosen(telling("max_logit"), name)
+    assert (found.rejector.title, found.rejector.names) == (name, (name,))
+    assert set(found.estimates) == {name}
+    assert found.held_out.estimate().value == found.estimates[name].value
+    alone = chosen([replace(fold, evidence=fold.evidence[:, :1]) for fold in telling("max_logit")], "mine", ["mine"])
+    assert set(alone.estimates) == {"mine"}, "of one's own too"
+
+
+def test_the_average_is_what_there_is_of_it():
+    found = chosen(folds_of_classes(), "average")
+    assert found.rejector.names == AVERAGE
+    few = [name for name in EVIDENCE if name != "relative_mahalanobis_pp"]
+    columns = [EVIDENCE.index(name) for name in few]
+    folds = [replace(fold, evidence=fold.evidence[:, columns]) for fold in folds_of_classes()]
+    without = chosen(folds, "average", few)
+    assert without.rejector.names == ("max_logit", "distance")
+    learned = chosen(folds, "learned", few).rejector
+    assert learned.names == tuple(few)
+    assert learned.base == ("max_logit", "distance")
+
+
+@pytest.mark.parametrize("name", ["margin", "knn", "gen"])
+def test_selected_is_the_best_score(name):
+    found = chosen(telling(name), "selected")
+    assert found.rejector.title == name
+    assert found.held_out.estimate().value == max(
+        one.value for title, one in found.estimates.items() if title != "average"
+    )
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_base_is_the_score_that_held_out_classes_clearly_prefer(name):
+    learned = chosen(telling(name, n_classes=12), n_classes=12).rejector
+    assert learned.title == "learned"
+    assert learned.base == (name,)
+
+
+def test_else_it_is_the_average():
+    assert chosen(folds_of_classes()).rejector.base == AVERAGE
+
+
+def test_in_place_of_a_learned_rejector_that_is_far_below_comes_the_best(monkeypatch):
+    """Not the first that is better, but the best of those that are."""
+    folds = [replace(fold, evidence=fold.evidence.copy()) for fold in folds_of_classes(shift=1.0)]
+    for fold in folds:
+        fold.evidence[~fold.known, EVIDENCE.index("class_mean")] += 4.0
+    monkeypatch.setattr(Learned, "learn", lambda folds, **_: Reversed())
+    found = chosen(folds)
+    assert found.rejector.names == ("class_mean",)
+    assert found.note == "On held-out classes the learned rejector is below class_mean, so class_mean rejects."
+    assert found.estimates["learned"].value < 0.5 < found.estimates["average"].value
+    assert found.estimates["average"].value < found.estimates["class_mean"].value
+    assert found.held_out.estimate().value == found.estimates["class_mean"].value
+
+
+def test_of_a_part_of_the_curve_the_better_one_is_used(monkeypatch):
+    """Fewer samples tell there, so being behind at all is enough."""
+    errors = []
+
+    def spy(one, other, allowed):
+        errors.append(allowed)
+        return False
+
+    monkeypatch.setattr(rejector, "worse_by_far", spy)
+    n = len(BASES)
+    chosen(folds_of_classes())
+    assert errors == [2.0] * (n + n + 1)
+    errors.clear()
+    chosen(folds_of_classes(), max_ofpr=0.2)
+    assert errors == [2.0] * n + [0.0] * (n + 1)
+
+
+@pytest.mark.parametrize("wanted", ["learned", "average", "selected"])
+def test_where_held_out_classes_mislead_nothing_is_forecast(wanted):
+    found = chosen(folds_of_classes(), wanted, misleading=True)
+    assert found.rejector.names == ("max_logit",)
+    assert (found.held_out, found.estimates, found.note) == (None, {}, None)
+
+
+def test_without_folds_the_distance_rejects():
+    for wanted, names in [("learned", ("distance",)), ("selected", ("distance",)), ("average", AVERAGE)]:
+        found = chosen([], wanted, n_classes=2)
+        assert found.rejector.names == names
+        assert (found.held_out, found.estimates) == (None, {})
+    assert chosen([], "knn", n_classes=2).rejector.names == ("knn",)
+    assert chosen([], "learned", n_classes=2, misleading=True).rejector.names == ("max_logit",)
+
+
+def test_outliers_at_hand_are_evidence_and_do_not_reject_alone():
+    names = (*EVIDENCE, OUTLIERS)
+    rng = np.random.default_rng(0)
+    folds = [replace(f, evidence=np.column_stack([f.evidence, rng.normal(size=len(f.known))])) for f in telling("knn")]
+    found = chosen(folds, names=names)
+    assert found.rejector.names == names
+    assert OUTLIERS not in found.estimates
 
 
 # In the classifier
@@ -352,8 +534,12 @@ def test_enough_outliers_are_a_score_of_their_own(count, few_folds):
     X, y = blobs(4)
     outliers = np.full((count, X.shape[1]), -2.0) + np.random.default_rng(0).normal(size=(count, X.shape[1]))
     model = OpenSetClassifier(random_state=0).fit(np.concatenate([X, outliers]), np.append(y, np.full(count, -1)))
-    expected = EVIDENCE if count < 5 else (*EVIDENCE, OUTLIERS)
-    assert model.rejector_.names == expected == tuple(model.observer_.scores)
+    plain = tuple(name for name in EVIDENCE if not name.endswith(BY_CLASS))
+    by_class = tuple(name + BY_CLASS for name in CONFIDENCE)
+    outliers = () if count < 5 else (OUTLIERS,)
+    expected = (*plain, *outliers, *by_class)
+    assert model.rejector_.names == expected
+    assert tuple(model.observer_.scores) == (*plain, *outliers)
     assert OUTLIERS not in tried(model)
     _, curves = model.rejector_.contributions()
     assert len(curves) == len(expected)
@@ -363,8 +549,8 @@ def test_no_outlier_is_learned_from_and_looked_at_in_one_fold(monkeypatch):
     plans = []
     original = fitting.Fitting._class_plans
 
-    def spy(self):
-        plans.extend(original(self))
+    def spy(self, y, groups):
+        plans.extend(original(self, y, groups))
         return plans
 
     monkeypatch.setattr(fitting.Fitting, "_class_plans", spy)
@@ -378,51 +564,16 @@ def test_no_outlier_is_learned_from_and_looked_at_in_one_fold(monkeypatch):
     assert looked_at == set(range(120, 129)), "each of them by some fold"
 
 
-class Reversed(Average):
-    """As bad as can be."""
-
-    title = "learned"
-    names = EVIDENCE
-
-    def __init__(self):
-        pass
-
-    def __call__(self, evidence):
-        return -evidence.mean(1)
-
-
 def test_a_learned_rejector_that_is_worse_by_far_is_not_used(monkeypatch, few_folds):
     monkeypatch.setattr(Learned, "learn", lambda folds, **_: Reversed())
     X, y = blobs(5)
     model = OpenSetClassifier(random_state=0).fit(X, y)
-    assert model.report_.chosen == "average"
-    assert "on held-out classes the learned rejector is below average, so average rejects." in model.report_.notes
+    name = model.report_.chosen
+    assert name in ("average", *BASES)
+    assert f"On held-out classes the learned rejector is below {name}, so {name} rejects." in model.report_.notes
     assert tried(model)["learned"] < 0.5 < tried(model)["average"]
-    assert model.report_.expected.name == "average"
-
-
-def test_nor_one_that_is_worse_than_the_largest_logit(monkeypatch, few_folds):
-    compared = []
-
-    def only_below_max_logit(one, other, errors):
-        compared.append((one, other))
-        return len(compared) == 2
-
-    monkeypatch.setattr(rejector, "worse_by_far", only_below_max_logit)
-    model = OpenSetClassifier(random_state=0).fit(*blobs(5))
-    assert model.report_.chosen == "max_logit"
-    assert "on held-out classes the learned rejector is below max_logit, so max_logit rejects." in model.report_.notes
-    values = [(one.value, other.value) for one, other in compared]
-    assert values == [(tried(model)["learned"], tried(model)[other]) for other in ("average", "max_logit")]
-
-
-def test_of_a_part_of_the_curve_the_better_one_is_used(monkeypatch, few_folds):
-    """Fewer samples tell there, so being behind at all is enough."""
-    errors = []
-    monkeypatch.setattr(rejector, "worse_by_far", lambda one, other, allowed: bool(errors.append(allowed)))
-    for max_ofpr in (None, 0.2):
-        OpenSetClassifier(random_state=0, max_ofpr=max_ofpr).fit(*blobs(5))
-    assert errors == [2.0, 2.0, 0.0, 0.0]
+    assert tried(model)[name] == max(tried(model)[other] for other in ("average", *BASES))
+    assert model.report_.expected.name == name
 
 
 COLLAPSED = {"apart": 20.0, "noise": 0.3, "width": 40}
@@ -434,6 +585,7 @@ def test_classes_collapsed_onto_their_means_warn_and_the_largest_logit_rejects(f
         model = OpenSetClassifier(random_state=0).fit(X, y)
     assert model.report_.chosen == "max_logit"
     assert any("seen_by_encoder=False if it was not" in note for note in model.report_.notes)
+    assert (model.report_.tried, model.report_.expected) == ((), None)
 
 
 @pytest.mark.parametrize(("seen", "chosen"), [(False, "learned"), (True, "max_logit")])
@@ -443,6 +595,7 @@ def test_what_one_knows_of_the_encoder_is_believed(seen, chosen, clusters, few_f
         warnings.simplefilter("error")
         model = OpenSetClassifier(random_state=0, seen_by_encoder=seen).fit(*blobs(5, **clusters))
     assert model.report_.chosen == chosen
+    assert (model.report_.expected is None) == (model.report_.tried == ()) == seen
 
 
 def test_with_two_classes_as_well():

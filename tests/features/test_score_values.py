@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.covariance import OAS
 
 from openauc.features import SCORES, make_score
 from openauc.features._arrays import by_rows, top
-from openauc.features.distance_scores import REFERENCES, SHRINKAGE, draw_references
+from openauc.features.distance_scores import PER_CLASS, REFERENCES, SHRINKAGE, draw_references, oracle_shrinkage
 from openauc.features.head_scores import linear_head, principal_dimension
 
 
@@ -80,12 +81,21 @@ def probabilities(z):
     return [math.exp(one - log_sum_exp(z)) for one in z]
 
 
+def oracle_share(covariance, n):
+    """Chen et al. (2010), equation 23, of n samples around a mean that is known."""
+    d = len(covariance)
+    of_square, squared = np.trace(covariance @ covariance), np.trace(covariance) ** 2
+    excess = (n + 1 - 2 / d) * (of_square - squared / d)
+    return min(((1 - 2 / d) * of_square + squared) / excess, 1.0) if excess > 0 else 1.0
+
+
 def squared_distances(x, groups):
     """To the mean of each group, in the metric of the shrunk covariance around these means."""
     means = [mean(group) for group in groups]
     deviations = [minus(one, middle) for group, middle in zip(groups, means, strict=True) for one in group]
     covariance = sum(np.outer(d, d) for d in deviations) / len(deviations)
-    covariance = (1 - SHRINKAGE) * covariance + SHRINKAGE * np.trace(covariance) / len(x) * np.eye(len(x))
+    share = max(SHRINKAGE, oracle_share(covariance, len(deviations) - len(groups)))
+    covariance = (1 - share) * covariance + share * np.trace(covariance) / len(x) * np.eye(len(x))
     gaps = [np.subtract(x, middle) for middle in means]
     return [gap @ np.linalg.solve(covariance, gap) for gap in gaps]
 
@@ -96,6 +106,15 @@ def of_unit_length(known):
 
 def neighbour(k):
     return lambda x, z, known: sorted(1 - cosine(x, other) for other in known.x)[min(k, len(known.x)) - 1]
+
+
+def distance(x, z, known):
+    """Over the spread of the neighbour's class, in which all classes count for five rows."""
+    groups = known.groups()
+    squares = [sum(norm(minus(one, mean(group))) ** 2 for one in group) for group in groups]
+    level = sum(squares) / (len(known.x) - len(groups))
+    spreads = [math.sqrt((s + 5 * level) / (len(g) - 1 + 5)) for s, g in zip(squares, groups, strict=True)]
+    return min(norm(minus(x, one)) / s for group, s in zip(groups, spreads, strict=True) for one in group)
 
 
 def mahalanobis(x, z, known):
@@ -156,6 +175,7 @@ BY_HAND = {
     "knn": neighbour(1),
     "knn_10": neighbour(10),
     "knn_50": neighbour(50),
+    "distance": distance,
     "class_mean": lambda x, z, known: min(norm(minus(x, mean(group))) for group in known.groups()),
     "mahalanobis": mahalanobis,
     "mahalanobis_pp": lambda x, z, known: mahalanobis(unit(x), z, of_unit_length(known)),
@@ -204,10 +224,12 @@ def test_references_are_drawn_evenly():
     assert np.ptp(rows[y[rows] == 5]) > 6000  # from everywhere, not the first
     np.testing.assert_array_equal(draw_references(y[:REFERENCES]), np.arange(REFERENCES))
     classes = draw_references(np.arange(5000) // 2)  # more classes than references
-    assert len(set(classes // 2)) == REFERENCES
+    assert len(classes) == 5000
+    per_class = np.bincount(draw_references(np.arange(10_000) % 500) % 500)  # more where classes would have few
+    np.testing.assert_array_equal(per_class, PER_CLASS)
 
 
-@pytest.mark.parametrize("name", ["knn", "knn_10", "knn_50", "nnguide"])
+@pytest.mark.parametrize("name", ["knn", "knn_10", "knn_50", "nnguide", "distance"])
 def test_neighbours_are_looked_for_with_little_memory(name):
     x = np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32)
     z = x[:, :3]
@@ -289,7 +311,7 @@ def test_a_larger_residual_is_never_more_known():
     assert make_score("vim").fit(x, z, np.arange(50) % 3).alpha > 0
 
 
-@pytest.mark.parametrize("name", ["class_mean", "mahalanobis", "relative_mahalanobis", "fdbd"])
+@pytest.mark.parametrize("name", ["distance", "class_mean", "mahalanobis", "relative_mahalanobis", "fdbd"])
 @pytest.mark.parametrize("place", [3.0, 1000.0])
 def test_differences_do_not_depend_on_the_place_of_zero(name, place):
     """Nor is precision lost far from it: features are seen from their mean before they are multiplied."""
@@ -325,3 +347,38 @@ def test_classes_with_the_same_weights_have_no_boundary():
     score = make_score("fdbd").fit(x, z, np.arange(300) % 10)
     assert (score.inverse_gaps[0, 1:] > 0).all()
     assert (score.inverse_gaps[1:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("samples", [60, 600, 6000])
+def test_shrinkage_is_that_of_scikit_learn(samples):
+    """Which leaves out the terms with 2 / d; they matter in few dimensions only."""
+    x = np.random.default_rng(0).normal(size=(samples, 200)) * np.linspace(1, 4, 200)
+    expected = OAS(assume_centered=True).fit(x).shrinkage_
+    assert oracle_shrinkage(x.T @ x / samples, samples) == pytest.approx(expected, rel=0.02)
+
+
+def test_shrinkage_where_there_is_one_direction_or_none_stands_out():
+    assert oracle_shrinkage(np.eye(4), 10) == 1.0
+    assert oracle_shrinkage(np.zeros((4, 4)), 10) == 1.0
+    assert 0.0 < oracle_shrinkage(np.diag([100.0, 1.0, 1.0]), 10**6) < 1e-4
+
+
+def test_the_distance_sees_magnitude_and_grows_without_bound():
+    x = np.random.default_rng(0).normal(size=(60, 8)) + 4 * np.eye(3, 8)[np.arange(60) % 3]
+    score = make_score("distance").fit(x, x[:, :3], np.arange(60) % 3)
+    far = [score(factor * x[:5], x[:5, :3]) for factor in (1.0, 10.0, 1000.0)]
+    np.testing.assert_array_equal(far[0], 0.0)
+    assert (far[1] > 3).all()
+    np.testing.assert_allclose(far[2] / far[1], 1000 / 10, rtol=0.5)
+
+
+def test_a_wide_class_is_as_near_as_a_narrow_one():
+    """Samples of a class four times as wide score about the same, and those of a single row like all."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [200, 200, 1])
+    width = np.where(y == 1, 4.0, 1.0)[:, None]
+    x, new = (100 * np.eye(3, 6)[y] + width * rng.normal(size=(401, 6)) for _ in range(2))
+    score = make_score("distance").fit(x, x[:, :3], y)
+    found = score(new, new[:, :3])
+    assert np.mean(found[y == 1]) == pytest.approx(np.mean(found[y == 0]), rel=0.15)
+    assert score.spread[-1] == pytest.approx(np.sqrt(np.mean(score.spread[[0, -2]] ** 2)), rel=0.05)

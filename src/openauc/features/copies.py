@@ -10,6 +10,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import squareform
+from scipy.stats import chi2
 
 from openauc.features.base import Floats, Real
 from openauc.features.scaling import Scaling
@@ -18,6 +19,8 @@ Rows = NDArray[np.int64]
 
 COPY, ALIKE = 0.05, 0.2
 """Squared distance over the class's median one: up to the first rows count as copies, up to the second as alike."""
+CHANCE = 0.01
+"""Share of the rows that may have a neighbour so near by chance: in few dimensions near rows are not copies."""
 COMPARED = 2000
 """Rows of a class that are compared with each other; of the others only equal ones are found."""
 TYPICAL_ROWS = 5.0
@@ -66,13 +69,15 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
     distances = [_squares(X[rows]) for rows in classes]
     medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
     typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
+    dimensions = _dimensions(distances)
     for rows, found, median in zip(classes, distances, medians, strict=True):
         if len(rows) < 2:
             continue
         unit = (len(rows) * median + TYPICAL_ROWS * typical) / (len(rows) + TYPICAL_ROWS)
-        close.append(_linked(rows, found, "single", COPY * unit))
+        most = _nearest_by_chance(dimensions, len(rows))
+        close.append(_linked(rows, found, "single", min(COPY, most) * unit))
         # Complete linkage: a chain of paraphrases is not one text.
-        alike.append(_linked(rows, found, "complete", ALIKE * unit))
+        alike.append(_linked(rows, found, "complete", min(ALIKE, most) * unit))
     groups = _components([*links, *close], len(y))
     conflicts = [(i, j) for i, j in _chain(equal).T.tolist() if y[i] != y[j]]
     return Copies(groups, _components([*links, *close, *alike], len(y)), np.array(conflicts, np.int64).reshape(-1, 2))
@@ -90,9 +95,32 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
         for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
             theirs = scaling.rows(X, others[chunk])
             squares = np.maximum(_cross_squares(theirs, mine), 0.0)
-            least = least or COPY * float(np.median(squares))
+            if not least:
+                most = _nearest_by_chance(_dimensions([squares.ravel()]), len(mine))
+                least = min(COPY, most) * float(np.median(squares))
             found[chunk] = squares.min(1, initial=np.inf) <= least
     return found
+
+
+def _dimensions(distances: list[Floats]) -> float:
+    """In how many dimensions rows would be spread evenly whose squared distances vary as much as these."""
+    apart = [found[found > COPY * np.median(found)] for found in distances if len(found) > 1]
+    weights = np.array([len(found) for found in apart])
+    if not weights.sum():
+        return np.inf
+    variation = [found.var() / found.mean() ** 2 if len(found) else 0.0 for found in apart]
+    return float(2.0 / max(np.average(variation, weights=weights), 1e-3))
+
+
+def _nearest_by_chance(dimensions: float, rows: int) -> float:
+    """Squared distance over the median one that so few of the rows have from their nearest neighbour by chance.
+
+    >>> round(_nearest_by_chance(2.0, 101), 4), round(_nearest_by_chance(100.0, 101), 4)
+    (0.0001, 0.5763)
+    """
+    if not np.isfinite(dimensions):
+        return 1.0
+    return float(chi2.ppf(CHANCE / max(rows - 1, 1), dimensions) / chi2.median(dimensions))
 
 
 def _cross_squares(a: Real, b: Real) -> Floats:

@@ -114,14 +114,17 @@ class Distance(Score):
     fits = True
     looks_at = "features"
     formula = "||x - nearest training sample|| / spread of its class"
+    source = "Ramaswamy et al. (2000), without the spread"
+    mean: Real
     references: Real
-    spread: Floats
+    spread: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the references, (r, d), and for each the spread of its class."""
+        """Keep the mean, the references, (r, d), seen from there, and for each the spread of its class."""
         _, x = ready(features)
         rows = draw_references(y)
-        self.references, self.spread = x[rows], class_spreads(x, y)[rows]
+        self.mean = mean_of(x)
+        self.references, self.spread = x[rows] - self.mean, class_spreads(x, y)[rows].astype(x.dtype)
         return self
 
     def __call__(self, features: Any, logits: Any) -> Floats:
@@ -131,7 +134,8 @@ class Distance(Score):
 
     def _distance(self, rows: Array) -> Array:
         xp, x = ready(rows)
-        references, spread = like(x, self.references), xp.asarray(self.spread)
+        x = x - like(x, self.mean)
+        references, spread = like(x, self.references), wide(xp.asarray(self.spread))[1]
         cross = xp.astype(xp.matmul(x, xp.matrix_transpose(references)), xp.float64)
         squares = squared_lengths(x) - 2 * cross + xp.matrix_transpose(squared_lengths(references))
         nearest = xp.argmin(squares / spread**2, axis=1)
@@ -312,9 +316,11 @@ def class_spreads(x: Real, y: ArrayLike) -> Floats:
     size = np.bincount(members)
     squares = np.bincount(members, squared_lengths(x - means[members])[:, 0])
     free = len(members) - len(size)
-    level = squares.sum() / free if free and squares.sum() > 0 else float(squared_lengths(x - mean_of(x)).mean())
+    rounding = ROUNDING**2 * float(squared_lengths(x).mean())
+    level = squares.sum() / free if free else 0.0
+    level = level if level > rounding else float(squared_lengths(x - mean_of(x)).mean())
     variance = (squares + SPREAD_ROWS * level) / (size - 1 + SPREAD_ROWS)
-    spreads: Floats = np.sqrt(np.where(variance > 0, variance, 1.0))[members]
+    spreads: Floats = np.sqrt(np.where(variance > rounding, variance, 1.0))[members]
     return spreads
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
 from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
@@ -268,6 +269,16 @@ class Fitting:
                 f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
                 "features do not tell these classes apart."
             )
+<<<<<<< HEAD
+=======
+        if copies.share_alike > MOSTLY_ALIKE:
+            copies = copies._replace(groups=copies.alike)
+        if np.bincount(self.y[rows][np.unique(copies.groups, return_index=True)[1]]).max() < 2:
+            raise ValueError(
+                "all rows of each class are copies of one row, or one group; at least two that are not are needed, one "
+                "to learn from and one to check with."
+            )
+>>>>>>> tests-features
         return copies
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
@@ -322,7 +333,9 @@ class Fitting:
         return HEADS[self.head](strength) if isinstance(self.head, str) else EstimatorHead(self.head)
 
     def _name_of_head(self) -> str:
-        return self.head if isinstance(self.head, str) else type(getattr(self.head, "estimator", self.head)).__name__
+        if isinstance(self.head, str):
+            return self.head
+        return type(self.head.estimator if isinstance(self.head, FrozenEstimator) else self.head).__name__
 
     def _is_rule(self) -> bool:
         return isinstance(self.rejector, str) and self.rejector in RULES
@@ -501,11 +514,6 @@ class Fitting:
         once = np.zeros(len(y), bool)
         once[first] = True
         once &= part >= 0
-        if not once.any():
-            raise ValueError(
-                "all rows of each class are copies of one row, or one group; at least two that are not are needed, one "
-                "to learn from and one to check with."
-            )
         in_training = np.append(part, np.full(len(task.y) - len(y), -1))
         plans = [(np.flatnonzero(in_training != k), np.flatnonzero(once & (part == k))) for k in np.unique(part[once])]
         found: list[Observed] = self._look(observe_rest, task, plans, "heads without some samples")
