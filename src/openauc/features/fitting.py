@@ -269,16 +269,11 @@ class Fitting:
                 f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
                 "features do not tell these classes apart."
             )
-<<<<<<< HEAD
-=======
-        if copies.share_alike > MOSTLY_ALIKE:
-            copies = copies._replace(groups=copies.alike)
         if np.bincount(self.y[rows][np.unique(copies.groups, return_index=True)[1]]).max() < 2:
             raise ValueError(
                 "all rows of each class are copies of one row, or one group; at least two that are not are needed, one "
                 "to learn from and one to check with."
             )
->>>>>>> tests-features
         return copies
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
