@@ -28,6 +28,7 @@ from openauc._columns import read_columns
 from openauc._files import atomic_write
 from openauc.encoders import get_encoder
 from openauc.encoders.prepare import make_embeddings
+from openauc.features.copies import text_groups
 from openauc.protocols import PROTOCOLS
 
 Array = NDArray[Any]
@@ -162,23 +163,30 @@ def variant(text: str, rng: np.random.Generator, most: int) -> str:
 
 def with_variants(
     store: Store, train: Texts, rows: Array, extra: int, rng: np.random.Generator, most: int = 1
-) -> Array:
-    """Embeddings of rows of one class, followed by those of variants of them."""
+) -> tuple[Array, list[str]]:
+    """Embeddings of rows of one class, followed by those of variants of them; and all these texts."""
     texts = [variant(train.texts[row], rng, most) for row in rng.choice(rows, extra)]
-    return np.concatenate([train.X[rows], store.encode(texts)]) if texts else train.X[rows]
+    X = np.concatenate([train.X[rows], store.encode(texts)]) if texts else train.X[rows]
+    return X, [*(train.texts[row] for row in rows), *texts]
 
 
-def typos(store: Store, seed: int, most: int) -> Drawn:
+def together(parts: list[tuple[Array, list[str]]], y: Array, with_texts: bool) -> dict[str, Array | None]:
+    """Rows of all classes; where the table keeps its texts, `openauc fit` groups them by their letters."""
+    texts = [text for _, some in parts for text in some]
+    return {"X": np.concatenate([X for X, _ in parts]), "y": y, "groups": text_groups(texts, y) if with_texts else None}
+
+
+def typos(store: Store, seed: int, most: int, with_texts: bool = False) -> Drawn:
     """Thirty intents of 20 rows and 40 variants of them, with at most so many typos each."""
     rng = np.random.default_rng(seed)
     known, unknown = draw_classes(store, "banking77", 30, rng)
     train, test = store.part("banking77", "train"), store.part("banking77", "test")
     parts = [with_variants(store, train, some_rows(train.y, {int(c): 20}, rng), 40, rng, most) for c in known]
     fresh = np.isin(test.y, [*known, *unknown])
-    return Drawn(np.concatenate(parts), np.repeat(known, 60), test.X[fresh], test.y[fresh])
+    return Drawn(**together(parts, np.repeat(known, 60), with_texts), X_test=test.X[fresh], y_test=test.y[fresh])
 
 
-def messy(store: Store, seed: int) -> Drawn:
+def messy(store: Store, seed: int, with_texts: bool = False) -> Drawn:
     """Thirty intents of 2 to 200 rows, two thirds of them variants, and a class `other` of five further intents."""
     rng = np.random.default_rng(seed)
     known, unknown = draw_classes(store, "banking77", 30, rng)
@@ -189,10 +197,11 @@ def messy(store: Store, seed: int) -> Drawn:
         rows = some_rows(train.y, {c: -(-size // 3)}, rng)
         parts.append(with_variants(store, train, rows, size - len(rows), rng))
     gathered, unknown = unknown[:5], unknown[5:]
-    parts.append(train.X[some_rows(train.y, dict.fromkeys(gathered.tolist(), 12), rng)])
+    parts.append(with_variants(store, train, some_rows(train.y, dict.fromkeys(gathered.tolist(), 12), rng), 0, rng))
     fresh = np.isin(test.y, [*known, *gathered, *unknown])
     labels = np.where(np.isin(test.y, gathered), OTHER, test.y)
-    return Drawn(np.concatenate(parts), np.repeat([*known, OTHER], [*sizes, 60]), test.X[fresh], labels[fresh])
+    y = np.repeat([*known, OTHER], [*sizes, 60])
+    return Drawn(**together(parts, y, with_texts), X_test=test.X[fresh], y_test=labels[fresh])
 
 
 def example_intents(store: Store, seed: int) -> Drawn:
@@ -323,7 +332,9 @@ ROWS: dict[str, Row] = {
     "banking-30x30-four-times": Row(_texts("banking77", 30, 30, 4)),
     "banking-30x30-four-times-split": Row(_texts("banking77", 30, 30, 4), options={"calibration": "split"}),
     **{f"banking-typos-{most}": Row(partial(typos, most=most)) for most in (1, 2)},
+    "banking-typos-1-with-texts": Row(partial(typos, most=1, with_texts=True)),
     "banking-messy": Row(messy),
+    "banking-messy-with-texts": Row(partial(messy, with_texts=True)),
     "intents-csv-four-times": Row(example_intents, 20),
     **{f"clinc-20x{rows}": Row(_texts("clinc150", 20, rows), 10) for rows in (2, 5, 10, 40)},
     **{f"banking-15x{rows}": Row(_texts("banking77", 15, rows), 20) for rows in (5, 10)},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -360,8 +359,8 @@ def _gaps(reader: Columns, gaps: NDArray[np.bool_], names: Sequence[str], most: 
 def groups_of(table: Table, column: str | None = None) -> NDArray[np.int64] | None:
     """(n,) group of each row: by a column, else by texts that are nearly copies, else None.
 
-    Texts are nearly copies if they differ in no more than case, blanks, punctuation and digits. A class in which all
-    are would be one group, with nothing left to check it by; its rows stay apart.
+    A class in which all texts are nearly copies would be one group, with nothing left to check it by; its rows stay
+    apart.
     """
     if column is not None:
         values = table.columns[column]
@@ -377,27 +376,16 @@ def groups_of(table: Table, column: str | None = None) -> NDArray[np.int64] | No
         name = next((names[one] for one in TEXTS if one in names), None)
         if name is None or table.columns[name].dtype.kind not in "UO":
             return None
+        from openauc.features.copies import text_groups
+
         texts = ["" if is_empty(text) else str(text) for text in table.columns[name].tolist()]
-        keys = list(zip(map(str, table.labels.tolist()), map(_letters, texts), strict=True))
-        distinct = Counter(label for label, _ in set(keys))
-        keys = [(label, key if key and distinct[label] > 1 else f"{i}") for i, (label, key) in enumerate(keys)]
+        labels = table.labels.astype(str)
+        groups = text_groups(texts, labels)
+        distinct = Counter(label for label, _ in set(zip(labels.tolist(), groups.tolist(), strict=True)))
+        alone = np.array([distinct[label] < 2 for label in labels.tolist()])
+        return np.where(alone, len(groups) + np.arange(len(groups)), groups)
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return np.array([number[key] for key in keys], np.int64)
-
-
-class _Letters(dict[int, int | None]):
-    """For ``str.translate``: keep letters and the marks that belong to them."""
-
-    def __missing__(self, code: int) -> int | None:
-        self[code] = code if unicodedata.category(chr(code))[0] in "LM" else None
-        return self[code]
-
-
-_LETTERS = _Letters()
-
-
-def _letters(text: str) -> str:
-    return text.casefold().translate(_LETTERS)
 
 
 def decide(classifier: OpenSetClassifier, X: NDArray[Any], *, fdr: float | None = None) -> dict[str, NDArray[Any]]:
