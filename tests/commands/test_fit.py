@@ -331,11 +331,10 @@ def test_a_column_of_groups(fitted: tuple[Path, str], tmp_path: Path) -> None:
     assert "no column 'writer', which --group-column names" in said
 
 
-def test_near_copies_and_small_classes_are_told(fitted: tuple[Path, str]) -> None:
+def test_small_classes_are_told(fitted: tuple[Path, str]) -> None:
     model = OpenSetClassifier.load(fitted[0] / "model")
-    model.report_ = replace(model.report_, near_copies=12, small_classes=("ant", "elk"))
+    model.report_ = replace(model.report_, small_classes=("ant", "elk"))
     facts = dict(command._facts(model, 1.0))
-    assert facts["near-copies"].startswith("12 rows are a copy")
     assert facts["small classes"].startswith("'ant', 'elk': too few rows")
     answers = np.array(["ant", "bee", "ant", "unknown"])
     (line,) = predicting._small_classes(model, answers)

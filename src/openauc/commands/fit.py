@@ -281,8 +281,6 @@ def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str
         low, high = expected.interval
         told.append(("expected", f"OpenAUC {expected.openauc:.4f} ({low:.4f} – {high:.4f}) on classes it has not seen"))
     told += [("unknown", unknown_when(classifier)), ("promise", classifier.guarantee_)]
-    if report.near_copies:
-        told.append(("near-copies", f"{report.near_copies:,} rows are a copy, or nearly one, of another row"))
     if report.small_classes:
         told.append(("small classes", f"{named(report.small_classes)}: too few rows for a promise of their own"))
     told += [("note", note) for note in report.notes]

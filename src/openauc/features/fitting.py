@@ -227,8 +227,8 @@ class Fitting:
                 alike = _score(self._cross_fit(task, copies.alike, gap), scale, choice.rejector)
         if n_copies:
             self.notes.append(
-                f"{n_copies:,} of {len(known):,} rows are copies or near-copies of others; they were kept together in "
-                "all folds, and calibration counts them once."
+                f"Copies or near-copies of other rows: {n_copies:,} of {len(known):,}. Rows that belong together were "
+                "kept together in all folds, and calibration counts them once."
             )
         return Fitted(
             final,
