@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from openauc.features import OpenSetClassifier, splits
+from openauc.features import OpenSetClassifier, fitting, splits
 from openauc.features.conformal import Calibration, benjamini_hochberg
+from openauc.features.evidence import standardise
 from tests.features.samples import blobs
 
 REPETITIONS = 1000
@@ -139,6 +140,103 @@ def test_a_split_of_real_fits_accepts_at_least_that(few_folds):
         "at least 80 % of new rows of known classes are accepted, if they are like the 8 rows set aside to check with"
     )
     assert not below_by_chance(shares, 0.8)
+
+
+@pytest.mark.parametrize("calibration", ["cross", "split"])
+@pytest.mark.parametrize("near", [0.0, 0.02])
+def test_rows_given_four_times_keep_the_promise(calibration, near):
+    """A fold that holds a copy of a row would find it far too easy, and new rows have no copy."""
+    shares = []
+    for seed in range(8):
+        X, y = blobs(3, 40, width=32, apart=3.0, seed=[0, seed])
+        X, y = np.repeat(X, 4, axis=0), np.repeat(y, 4)
+        X = X + near * np.random.default_rng(seed).normal(size=X.shape)
+        model = OpenSetClassifier(
+            random_state=seed, rejector="distance", head="class_mean", acceptance=0.9, calibration=calibration, folds=3
+        ).fit(X, y)
+        assert model.report_.near_copies == 360
+        assert len(model.calibration_scores_) == (120 if calibration == "cross" else 24)
+        shares.append(np.mean(model.predict(blobs(3, 200, width=32, apart=3.0, seed=[1, seed])[0]) != -1))
+    assert np.mean(shares) > 0.9 - 3 * np.std(shares) / np.sqrt(8)
+    assert np.mean(shares) < 0.97
+
+
+class TestManyRows:
+    """With many rows some are set aside; here 300 are many."""
+
+    @pytest.fixture(autouse=True)
+    def few_are_many(self, monkeypatch):
+        monkeypatch.setattr(fitting, "LARGE", 300)
+        monkeypatch.setattr(fitting, "ASIDE", 100)
+        monkeypatch.setattr(fitting, "ASIDE_SHARE", 0.25)
+        monkeypatch.setattr(fitting, "MOST_ROWS", 200)
+        monkeypatch.setattr(splits, "FEWEST_FOLDS", 2)
+
+    def fitted(self, X, y, groups=None, **options):
+        how = {"random_state": 0, "rejector": "distance", "head": "class_mean", "folds": 2, "acceptance": 0.9}
+        return OpenSetClassifier(**(how | options)).fit(X, y, groups=groups)
+
+    def test_the_promise_is_that_of_a_split(self):
+        shares = []
+        for seed in range(12):
+            model = self.fitted(*blobs(3, 140, width=16, seed=[0, seed]), random_state=seed)
+            shares.append(np.mean(model.predict(blobs(3, 200, width=16, seed=[1, seed])[0]) != -1))
+        assert model.calibration_kind_ == "split"
+        assert "like the 80 rows set aside" in model.guarantee_
+        assert not below_by_chance(shares, 0.9)
+        assert np.mean(shares) < 0.95
+
+    def test_fewer_rows_are_not_many(self):
+        assert self.fitted(*blobs(3, 100, width=16)).calibration_kind_ == "cross"
+
+    def test_each_row_has_one_part(self, monkeypatch):
+        """It is learned from, tells the scale, or calibrates."""
+        kept = {}
+
+        def spy(name):
+            original = getattr(fitting.Fitting, name)
+
+            def recorded(self, *rows):
+                found = original(self, *rows)
+                kept[name] = rows, found
+                return found
+
+            monkeypatch.setattr(fitting.Fitting, name, recorded)
+
+        for name in ("_set_aside_of_many", "_final", "_look_aside"):
+            spy(name)
+        X, y = blobs(3, 140, width=16)
+        model = self.fitted(X, y)
+        learned, aside = kept["_final"][0][1], kept["_look_aside"][0][1]
+        assert not set(learned) & set(aside)
+        assert set(learned) | set(aside) == set(range(420))
+        assert len(aside) == len(set(aside)) == 99, "33 of each class"
+        looked = kept["_look_aside"][1]
+        np.testing.assert_array_equal(model.calibration_classes_, looked.predicted[19:])
+        own, scale = model.evidence_scale_, standardise(looked.raw[:19], looked.predicted[:19], looked.correct[:19])[0]
+        np.testing.assert_array_equal((own.mean, own.deviation), (scale.mean, scale.deviation))
+        assert model.report_.n_samples == 420
+
+    @pytest.mark.parametrize("given", [False, True])
+    def test_copies_of_rows_set_aside_are_not_learned_from(self, given, monkeypatch):
+        kept = []
+        original = fitting.Fitting._final
+
+        def spy(self, task, rows, outliers):
+            kept.append(rows)
+            return original(self, task, rows, outliers)
+
+        monkeypatch.setattr(fitting.Fitting, "_final", spy)
+        X, y = blobs(3, 140, width=16)
+        groups = np.arange(len(y)) // 4
+        if not given:
+            X = X[groups * 4] + 1e-3 * X  # near copies
+        model = self.fitted(X, y, groups if given else None)
+        learned = set(groups[kept[0]])
+        assert len(learned) <= 105 - len(model.calibration_scores_) / 4
+        shares = np.mean(model.predict(blobs(3, 300, width=16, seed=1)[0]) != -1)
+        assert shares > 0.8
+        assert (model.report_.near_copies > 0) == (not given)
 
 
 @pytest.fixture(scope="module")

@@ -185,7 +185,9 @@ class Fitting:
             copies = self._find_copies(known, scaling)
             n_copies = copies.n_copies
             kept = ~self._set_aside(self.y[known], copies.groups)
-            aside, rest, working = known[~kept], known[kept], known[kept]
+            first = np.zeros(len(known), bool)
+            first[np.unique(copies.groups, return_index=True)[1]] = True
+            aside, rest, working = known[~kept & first], known[kept], known[kept]
             copies = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
         rows = np.append(working, outliers)
         weight = None if self.weight is None else self.weight[rows]
@@ -275,7 +277,7 @@ class Fitting:
         return copies
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
-        """A share of the groups, drawn from all alike, one row of each; but two groups of each class stay."""
+        """Rows of a share of the groups, drawn from all alike; but two groups of each class stay."""
         aside = np.zeros(len(y), bool)
         if not self.aside:
             return aside
