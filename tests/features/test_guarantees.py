@@ -213,7 +213,10 @@ class TestManyRows:
         assert len(aside) == len(set(aside)) == 99, "33 of each class"
         looked = kept["_look_aside"][1]
         np.testing.assert_array_equal(model.calibration_classes_, looked.predicted[19:])
-        own, scale = model.evidence_scale_, standardise(looked.raw[:19], looked.predicted[:19], looked.correct[:19])[0]
+        own, scale = (
+            model.evidence_scale_,
+            standardise(looked.raw[:19], looked.predicted[:19], looked.correct[:19], n_classes=3)[0],
+        )
         np.testing.assert_array_equal((own.mean, own.deviation), (scale.mean, scale.deviation))
         assert model.report_.n_samples == 420
 

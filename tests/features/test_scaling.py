@@ -179,7 +179,7 @@ def test_unix_times_among_features_do_not_drown_the_others():
     truth = np.where(y_new < 4, y_new, -1)
     assert np.mean(model.predict(new_with_times) == truth) > 0.9
     drowned = fitted(with_times, y, scaling="embedding")
-    assert np.mean(drowned.predict(new_with_times) == truth) < 0.5
+    assert np.mean(drowned.predict(new_with_times) == truth) < 0.7
 
 
 @pytest.mark.parametrize("kind", ["embedding", "columns"])

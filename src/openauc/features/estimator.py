@@ -601,7 +601,7 @@ def _is_missing(label: Any) -> bool:
 
 def _with_plain_gaps(y: Any) -> Any:
     """Labels with None for each missing one: scikit-learn cannot look at what pandas has for them."""
-    labels = np.array(y)  # a copy
+    labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
     if labels.dtype != object or labels.ndim != 1:
         return y
     missing = np.array([_is_missing(label) for label in labels.tolist()], bool)
