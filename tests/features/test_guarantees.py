@@ -220,6 +220,14 @@ class TestManyRows:
         np.testing.assert_array_equal((own.mean, own.deviation), (scale.mean, scale.deviation))
         assert model.report_.n_samples == 420
 
+    def test_no_class_is_lost_however_few_its_groups(self):
+        X, y = blobs(4, 100, width=32)
+        groups = np.where(y == 3, 1000 + np.arange(400) // 50, np.arange(400))
+        model = self.fitted(X, y, groups)
+        assert model.predict_proba(X).shape == (400, 4)
+        assert np.mean(model.classify(X[y == 3]) == 3) > 0.95
+        assert 3 not in model.calibration_classes_
+
     @pytest.mark.parametrize("given", [False, True])
     def test_copies_of_rows_set_aside_are_not_learned_from(self, given, monkeypatch):
         kept = []

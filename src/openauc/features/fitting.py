@@ -297,11 +297,15 @@ class Fitting:
         aside = self._draw(known, wanted, fewest=0)
         if self.groups is not None:  # one row of a group; the rest of the group is not learned from
             aside = aside[np.unique(self.groups[aside], return_index=True)[1]]
-        rest = np.setdiff1d(known, aside)
-        if self.groups is not None:
-            rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
-        leaked = copies_of(self.X, self.y, aside, rest, scaling)
-        return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
+        while True:
+            rest = np.setdiff1d(known, aside)
+            if self.groups is not None:
+                rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
+            leaked = copies_of(self.X, self.y, aside, rest, scaling)
+            lost = np.bincount(self.y[rest[~leaked]], minlength=len(self.classes)) < 2
+            if not lost[self.y[aside]].any():
+                return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
+            aside = aside[~lost[self.y[aside]]]  # of a class that would be gone, all is learned from
 
     def _draw(self, rows: Rows, wanted: int, fewest: int = FEWEST_OF_CLASS) -> Rows:
         """Ascending rows: of each class its share of the wanted number, but so many at least if it has them."""
