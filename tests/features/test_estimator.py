@@ -589,6 +589,117 @@ def test_outliers_beside_max_ofpr(data):
     assert "partial OpenAUC (OFPR <= 0.02)" in str(model.report_)
 
 
+# What could differ
+
+
+def differs(X, y, **options):
+    """Sentences about rows to come that differ from these."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = OpenSetClassifier(random_state=0, folds=2, seen_by_encoder=False, **options).fit(X, y)
+    said = [str(one.message) for one in caught]
+    assert all(sentence in model.report_.notes for sentence in said)
+    assert all(one.filename == __file__ for one in caught)
+    return said
+
+
+@pytest.mark.parametrize("rejector", ["learned", "knn", "max_logit"])
+def test_clean_and_balanced_data_cause_no_warning(rejector):
+    assert differs(*blobs(4, 60, width=32), rejector=rejector) == []
+
+
+def test_that_classes_may_come_equally_often_is_told():
+    """A large tight class sets the threshold, and small wide ones are rejected more often."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [400, 20, 20])
+    X = 6 * np.eye(3, 32)[y] + np.where(y == 0, 0.3, 1.5)[:, None] * rng.normal(size=(440, 32))
+    said = differs(X, y, rejector="class_mean")
+    assert len(said) == 1
+    assert said[0].startswith("If all classes come equally often, 0.")
+    assert "of the known rows are accepted instead of 0.9" in said[0]
+    assert said[0].endswith("Calibrate(X, y) with such rows.")
+
+
+def test_that_many_rows_have_near_neighbours_is_told():
+    """Paraphrases: a third of the rows is like another one, and not its copy."""
+    rng = np.random.default_rng(0)
+    X, y = blobs(4, 90, width=32)
+    like = np.arange(360) % 3 == 0
+    X[like] = X[np.flatnonzero(like) + 1] + 0.4 * rng.normal(size=(120, 32))
+    said = differs(X, y, rejector="knn", acceptance=0.6)
+    assert len(said) == 1
+    assert said[0].startswith("If rows come without the near neighbours that many of these have, 0.")
+    assert said[0].endswith("Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows.")
+
+
+@pytest.mark.filterwarnings("ignore:If all classes come equally often")
+def test_small_classes_are_named():
+    X, y = blobs(4, 60, width=32)
+    rows = np.concatenate([np.arange(120), np.arange(120, 123), np.arange(180, 190)])
+    report = fitted((X[rows], NAMES[y[rows]]), seen_by_encoder=False).report_
+    assert report.small_classes == ("cat",)
+    four_times = np.concatenate([np.arange(180), np.repeat(np.arange(180, 189), 4)])
+    assert fitted((X[four_times], y[four_times]), seen_by_encoder=False).report_.small_classes == ("3",)
+
+
+# Few rows, many features
+
+
+@pytest.mark.parametrize(("width", "there"), [(64, True), (600, False)])
+def test_covariances_are_left_out_while_rows_are_few(width, there):
+    model = OpenSetClassifier(random_state=0, folds=2, seen_by_encoder=False).fit(*blobs(4, 30, width=width))
+    tried = {one.name for one in model.report_.tried}
+    for name in ("relative_mahalanobis_pp", "mahalanobis_pp"):
+        assert (name in tried) == there
+    assert ("relative_mahalanobis_pp" in model.rejector_.names) == there
+    named = fitted(blobs(4, 30, width=width), rejector="mahalanobis_pp")
+    assert named.report_.chosen == "mahalanobis_pp", "by name it is always there"
+
+
+# What is not a number
+
+
+def test_a_score_that_is_not_a_number_is_unknown(data, new):
+    def broken(features, logits):
+        return np.where(features[:, 0] > 1e3, np.nan, -logits.max(1))
+
+    model = fitted(data, rejector=broken)
+    X = new[0][:4].copy()
+    X[1, 0] = 1e9
+    assert np.isnan(model.open_score(X)).tolist() == [False, True, False, False]
+    assert model.predict(X)[1] == -1
+    assert model.p_value(X)[1] == 0.0
+    assert (model.p_value(X)[[0, 2, 3]] > 0).all()
+
+
+@pytest.mark.parametrize("label", [pd.NA, None, float("nan"), pd.NaT])
+def test_labels_that_are_missing(data, label):
+    X, y = data
+    for labels in (y.astype(object), NAMES[y].astype(object)):
+        labels[7] = label
+        with pytest.raises(ValueError, match="y is missing for sample 7; every sample needs a label"):
+            OpenSetClassifier().fit(X, labels)
+    for dtype in ("Int64", "string"):
+        labels = pd.Series(y if dtype == "Int64" else NAMES[y], dtype=dtype)
+        labels[7] = pd.NA
+        with pytest.raises(ValueError, match="y is missing for sample 7; every sample needs a label"):
+            OpenSetClassifier().fit(X, labels)
+
+
+def test_costs_that_cannot_be_leave_everything_as_it_was(data, new):
+    model = fitted(data)
+    before = model.get_params(), model.thresholds_.copy(), model.guarantee_, model.predict(new[0])
+    for bad in ({"nope": 1}, {"unknown_accepted": -1.0}):
+        with pytest.raises((ValueError, TypeError)):
+            model.set_threshold("cost", costs=bad)
+        assert model.get_params() == before[0]
+        np.testing.assert_array_equal(model.thresholds_, before[1])
+        assert model.guarantee_ == before[2]
+        np.testing.assert_array_equal(model.predict(new[0]), before[3])
+    with pytest.raises(ValueError, match="a key of costs is 'nope'"):
+        fitted(data, threshold="cost", costs={"nope": 1})
+
+
 # Real data
 
 

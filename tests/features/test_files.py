@@ -5,6 +5,7 @@ import os
 import re
 import warnings
 from functools import cache
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -192,7 +193,8 @@ def test_names_of_columns(tmp_path):
     loaded = load(tmp_path)
     np.testing.assert_array_equal(loaded.feature_names_in_, classifier.feature_names_in_, strict=True)
     np.testing.assert_array_equal(loaded.predict(table), classifier.predict(table), strict=True)
-    with pytest.raises(ValueError, match="feature names"):
+    np.testing.assert_array_equal(loaded.predict(table[list("fbcdea")]), classifier.predict(table), "by name")
+    with pytest.raises(ValueError, match=r"X lacks 1 of the 6 columns the model was fitted on, the first is 'a'"):
         loaded.predict(table.rename(columns={"a": "z"}))
 
 
@@ -592,8 +594,38 @@ def test_a_changed_digit_of_the_json_is_noticed(saved):
 
 
 def test_a_newer_version(saved):
-    rewrite(saved, lambda about: about.update(version=2))
-    refused(saved, r"was written by a newer openauc \(format 2, this one reads up to 1\); upgrade\.$")
+    rewrite(saved, lambda about: about.update(version=3))
+    refused(saved, r"was written by a newer openauc \(format 3, this one reads up to 2\); upgrade\.$")
+
+
+OLD = Path(__file__).parent / "model_v1"
+
+
+def old_samples():
+    """The first 60 rows were drawn to fit the old model on."""
+    rng = np.random.default_rng(0)
+    rng.normal(size=(60, 5))
+    return rng.normal(size=(8, 5)) * 4
+
+
+def test_a_model_of_the_first_format_gives_the_answers_it_gave():
+    model, X = load(OLD), old_samples()
+    assert model.predict(X).tolist() == ["unknown"] * 8
+    recorded = [8.799867, 8.596474, 6.21542, 4.281856, 7.636412, 8.390369, 9.50009, 5.309016]
+    np.testing.assert_allclose(model.open_score(X), recorded, atol=6e-7)
+    assert set(model.classify(X)) <= set(model.classes_)
+    assert str(model.report_)
+
+
+def test_and_saved_again_it_is_one_of_the_second(tmp_path):
+    model, X = load(OLD), old_samples()
+    model.save(tmp_path)
+    assert json.loads((tmp_path / JSON).read_text())["version"] == 2
+    again = load(tmp_path)
+    np.testing.assert_array_equal(again.open_score(X), model.open_score(X))
+    for one in (model, again):
+        one.set_threshold(acceptance=0.5)
+    np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
 
 
 @pytest.mark.parametrize("at", [0, 9, 100, -1, -500])
@@ -650,7 +682,7 @@ def set_form(about, part, name, shape):
     ("name", "change"),
     [
         ("head.weight", lambda about: set_form(about, "head", "weight", [4, 6])),
-        ("rejector.weight", lambda about: set_form(about, "rejector", "weight", [95])),
+        ("rejector.weight", lambda about: set_form(about, "rejector", "weight", [len(shared().rejector_.weight) - 1])),
         ("samples.score", lambda about: about["kept"]["samples.score"].update(shape=[119])),
         (
             "held_out.kind",

@@ -5,8 +5,16 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
@@ -36,7 +44,7 @@ def allowed_to_fail(estimator):
         reasons["check_classifiers_classes"] = (
             "it fits the labels -1 and 1, and -1 marks outliers, so one class remains"
         )
-    if estimator.threshold != NEVER:
+    if estimator.rejector == "average":  # by default, and with a distance, no sample it was fitted on is unknown there
         reasons["check_classifiers_train"] = "predict must be the most probable class there, and may be unknown here"
     if estimator.head == "class_mean":
         reasons["check_class_weight_classifiers"] = "the weight of a whole class moves no class mean"
@@ -104,8 +112,36 @@ def test_feature_names_are_remembered(data, calibration):
     assert model.feature_names_in_.tolist() == list("abcdef")
     plain = OpenSetClassifier(random_state=0, calibration=calibration).fit(X, y)
     np.testing.assert_array_equal(model.predict(frame), plain.predict(X))
-    with pytest.raises(ValueError, match=r"(?s)feature names should match those that were passed during fit.*order"):
-        model.predict(frame[list("bacdef")])
+    np.testing.assert_array_equal(model.predict(frame[list("bacdef")]), model.predict(frame), "whatever their order")
+    np.testing.assert_array_equal(model.predict(frame.assign(g=1.0)), model.predict(frame), "and what is beside them")
+    with pytest.raises(ValueError, match=r"X lacks 2 of the 6 columns the model was fitted on, the first is 'b'; add"):
+        model.predict(frame[list("acdf")])
+    gappy = frame.astype(object).assign(c=pd.Series([1.0, None] + [1.0] * 148))
+    with pytest.raises(ValueError, match=r"X has empty cells in 1 of 6 columns, the first in 'c', row 1; drop these"):
+        model.predict(gappy)
+    with pytest.raises(ValueError, match=r"X has empty cells in 1 of 6 columns, the first in 'c', row 1; drop these"):
+        OpenSetClassifier().fit(gappy, y)
+
+
+def test_groups_are_routed(data):
+    """Groups reach the outer splitter, and fit, whose own folds keep them together."""
+    X, y = data
+    groups = np.arange(150) // 3
+    seen = []
+
+    class Spy(OpenSetClassifier):
+        def fit(self, X, y, sample_weight=None, groups=None):
+            seen.append(groups)
+            return super().fit(X, y, sample_weight, groups)
+
+    with config_context(enable_metadata_routing=True):
+        model = Spy(random_state=0, rejector="knn", folds=2).set_fit_request(groups=True, sample_weight=False)
+        found = cross_validate(
+            model, X, y, params={"groups": groups}, cv=GroupKFold(2), error_score="raise", return_indices=True
+        )
+    assert len(seen) == 2
+    for passed, rows in zip(seen, found["indices"]["train"], strict=True):
+        np.testing.assert_array_equal(passed, groups[rows])
 
 
 def test_a_search_with_pseudo_unknown_classes(data):

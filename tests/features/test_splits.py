@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openauc.features import PseudoUnknownSplit
-from openauc.features.splits import rank_within
+from openauc.features.splits import deal, rank_within
 
 UNEVEN = np.repeat([0, 1, 2, 3, 4], [4, 8, 9, 12, 2])
 
@@ -82,6 +82,42 @@ def test_ranks_are_a_permutation_within_each_class(y, seed):
         size = np.sum(y == label)
         expected = np.arange(size) / size if size > 1 else [1.0]
         np.testing.assert_allclose(np.sort(rank[y == label]), expected)
+
+
+@given(labels, st.integers(2, 7), st.sampled_from([0.1, 0.25, 0.5]), st.integers(0, 5))
+def test_rows_of_one_group_are_in_one_part(y, n_splits, share, seed):
+    groups = 100 * y + np.arange(len(y)) // 3  # in no order that means anything
+    split = PseudoUnknownSplit(n_splits, known_share=share, random_state=seed).split(y, y, groups)
+    for train, test in split:
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
+        assert not set(groups[train]) & set(groups[test])
+        for label in set(y[train]):
+            size, tested = (len(set(groups[rows][y[rows] == label])) for rows in (np.arange(len(y)), test))
+            assert tested == min(np.ceil(share * size), size - 1), "the share is one of groups"
+
+
+def test_groups_may_have_names_and_single_rows_are_the_default():
+    names = np.array([f"group {row}" for row in range(len(UNEVEN))])
+    plain = folds(UNEVEN)
+    named = PseudoUnknownSplit(random_state=0).split(UNEVEN, UNEVEN, names)
+    sizes = [[len(test) for _, test in found] for found in (plain, named)]
+    assert sizes[0] == sizes[1]
+
+
+@given(labels, st.integers(2, 6), st.integers(0, 5), st.integers(1, 4))
+def test_groups_are_dealt_whole_and_classes_evenly(y, parts, seed, together):
+    groups = 100 * y + np.arange(len(y)) // together
+    part = deal(y, groups, parts, np.random.RandomState(seed))
+    for group in set(groups):
+        assert len(set(part[groups == group])) == 1
+    for label in set(y):
+        mine = np.array([part[groups == group][0] for group in set(groups[y == label])])
+        if len(mine) == 1:
+            assert mine[0] == -1, "without it the class would be gone"
+        else:
+            counts = np.bincount(mine, minlength=parts)
+            assert counts.max() - counts.min() <= 1
+            assert (counts > 0).sum() >= 2
 
 
 def test_what_is_refused():

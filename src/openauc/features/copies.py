@@ -135,6 +135,8 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
     for label in np.unique(y[some]):
         mine = scaling.rows(X, some[y[some] == label]).astype(np.float64)
         places = of_class[start[label] : start[label + 1]]
+        if not len(places):
+            continue
         least = 0.0
         for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
             theirs = scaling.rows(X, others[chunk])

@@ -186,6 +186,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         _check_table(X)
+        y = _with_plain_gaps(y)
         features, y = validate_data(self, X, y, dtype=[np.float32, np.float64], ensure_min_samples=2)
         if not isinstance(self.head, str) and is_fitted(self.head):
             _check_feature_names(self.head, X, reset=False)
@@ -597,6 +598,16 @@ def _is_missing(label: Any) -> bool:
     """None, NaN, and what pandas has for them."""
     not_a_number = isinstance(label, float) and label != label
     return label is None or not_a_number or type(label).__name__ in ("NAType", "NaTType")
+
+
+def _with_plain_gaps(y: Any) -> Any:
+    """Labels with None for each missing one: scikit-learn cannot look at what pandas has for them."""
+    labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
+    if labels.dtype != object or labels.ndim != 1:
+        return y
+    missing = np.array([_is_missing(label) for label in labels.tolist()], bool)
+    labels[missing] = None
+    return labels if missing.any() else y
 
 
 def _check_table(X: Any) -> None:

@@ -187,7 +187,9 @@ class Fitting:
             copies = self._find_copies(known, scaling)
             n_copies = copies.n_copies
             kept = ~self._set_aside(self.y[known], copies.groups)
-            aside, rest, working = known[~kept], known[kept], known[kept]
+            first = np.zeros(len(known), bool)
+            first[np.unique(copies.groups, return_index=True)[1]] = True
+            aside, rest, working = known[~kept & first], known[kept], known[kept]
             copies = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
         rows = np.append(working, outliers)
         weight = None if self.weight is None else self.weight[rows]
@@ -277,7 +279,7 @@ class Fitting:
         return copies
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
-        """A share of the groups, drawn from all alike, one row of each; but two groups of each class stay."""
+        """Rows of a share of the groups, drawn from all alike; but two groups of each class stay."""
         aside = np.zeros(len(y), bool)
         if not self.aside:
             return aside
@@ -297,11 +299,15 @@ class Fitting:
         aside = self._draw(known, wanted, fewest=0)
         if self.groups is not None:  # one row of a group; the rest of the group is not learned from
             aside = aside[np.unique(self.groups[aside], return_index=True)[1]]
-        rest = np.setdiff1d(known, aside)
-        if self.groups is not None:
-            rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
-        leaked = copies_of(self.X, self.y, aside, rest, scaling)
-        return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
+        while True:
+            rest = np.setdiff1d(known, aside)
+            if self.groups is not None:
+                rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
+            leaked = copies_of(self.X, self.y, aside, rest, scaling)
+            lost = np.bincount(self.y[rest[~leaked]], minlength=len(self.classes)) < 2
+            if not lost[self.y[aside]].any():
+                return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
+            aside = aside[~lost[self.y[aside]]]  # of a class that would be gone, all is learned from
 
     def _draw(self, rows: Rows, wanted: int, fewest: int = FEWEST_OF_CLASS) -> Rows:
         """Ascending rows: of each class its share of the wanted number, but so many at least if it has them."""

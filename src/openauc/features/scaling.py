@@ -55,14 +55,15 @@ class Scaling(NamedTuple):
         deviation[deviation <= 4 * np.finfo(X.dtype).eps] = 0.0  # rounding
         chosen = _kind(deviation, unit) if kind == "auto" else kind
         varying = deviation > 0
-        if chosen == "columns":
-            # What never varied is measured in units of its one value.
-            width = np.where(varying, deviation, 1.0) * np.sqrt(max(varying.sum(), 1))
-            factor = LENGTH / width / unit
-        else:
-            top = float(unit.max())
-            length = float(np.sqrt(((deviation * (unit / top)) ** 2).sum()))
-            factor = np.full(len(unit), LENGTH / (length or 1.0) / top)
+        with np.errstate(over="ignore"):  # that is refused below
+            if chosen == "columns":
+                # What never varied is measured in units of its one value.
+                width = np.where(varying, deviation, 1.0) * np.sqrt(max(varying.sum(), 1))
+                factor = LENGTH / width / unit
+            else:
+                top = float(unit.max())
+                length = float(np.sqrt(((deviation * (unit / top)) ** 2).sum()))
+                factor = np.full(len(unit), LENGTH / (length or 1.0) / top)
         if not (np.isfinite(factor).all() and (factor > 0).all()):
             raise ValueError(
                 f"the features cannot be scaled: their largest number is {unit.max():.3g}, the smallest of the "
