@@ -617,7 +617,7 @@ def test_that_classes_may_come_equally_often_is_told():
     assert len(said) == 1
     assert said[0].startswith("If all classes come equally often, 0.")
     assert "of the known rows are accepted instead of 0.9" in said[0]
-    assert said[0].endswith("Calibrate(X, y) with such rows.")
+    assert said[0].endswith("Then calibrate(X, y) with such rows.")
 
 
 def test_that_many_rows_have_near_neighbours_is_told():

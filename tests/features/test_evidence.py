@@ -28,7 +28,7 @@ def observer_of(head, X, y, scores):
 
 def one_class(raw):
     """Scale and evidence of samples of one class, all correct."""
-    return standardise(raw, np.zeros(len(raw), np.int64), np.ones(len(raw), bool))
+    return standardise(raw, np.zeros(len(raw), np.int64), np.ones(len(raw), bool), n_classes=1)
 
 
 def test_the_scale_standardises():
@@ -42,7 +42,7 @@ def test_the_scale_standardises():
 def test_by_correct_samples_alone():
     rng = np.random.default_rng(0)
     raw, correct = rng.normal(size=(50, 3)), rng.random(50) < 0.6
-    scale, evidence = standardise(raw, np.zeros(50, np.int64), correct)
+    scale, evidence = standardise(raw, np.zeros(50, np.int64), correct, n_classes=1)
     np.testing.assert_allclose(scale.mean, raw[correct].mean(0))
     np.testing.assert_allclose(scale.deviation, raw[correct].std(0))
     np.testing.assert_allclose(evidence, (raw - raw[correct].mean(0)) / raw[correct].std(0))

@@ -89,15 +89,25 @@ def oracle_share(covariance, n):
     return min(((1 - 2 / d) * of_square + squared) / excess, 1.0) if excess > 0 else 1.0
 
 
-def squared_distances(x, groups):
-    """To the mean of each group, in the metric of the shrunk covariance around these means."""
+def covariance_of(groups):
+    """Of the deviations from the means of the groups."""
     means = [mean(group) for group in groups]
     deviations = [minus(one, middle) for group, middle in zip(groups, means, strict=True) for one in group]
-    covariance = sum(np.outer(d, d) for d in deviations) / len(deviations)
-    share = max(SHRINKAGE, oracle_share(covariance, len(deviations) - len(groups)))
-    covariance = (1 - share) * covariance + share * np.trace(covariance) / len(x) * np.eye(len(x))
-    gaps = [np.subtract(x, middle) for middle in means]
-    return [gap @ np.linalg.solve(covariance, gap) for gap in gaps]
+    return sum(np.outer(d, d) for d in deviations) / len(deviations)
+
+
+def shrunk(groups):
+    covariance = covariance_of(groups)
+    d = len(covariance)
+    if np.trace(covariance) < 1e-20:
+        return np.eye(d)
+    share = max(SHRINKAGE, oracle_share(covariance, sum(map(len, groups)) - len(groups)))
+    return (1 - share) * covariance + share * np.trace(covariance) / d * np.eye(d)
+
+
+def squared_distance(x, middle, covariance):
+    gap = np.subtract(x, middle)
+    return gap @ np.linalg.solve(covariance, gap)
 
 
 def of_unit_length(known):
@@ -118,11 +128,15 @@ def distance(x, z, known):
 
 
 def mahalanobis(x, z, known):
-    return min(squared_distances(x, known.groups()))
+    groups = known.groups()
+    return min(squared_distance(x, mean(group), shrunk(groups)) for group in groups)
 
 
 def relative_mahalanobis(x, z, known):
-    return mahalanobis(x, z, known) - squared_distances(x, [known.x])[0]
+    """The metric of all samples is the shrunk one inside the classes and what lies between these."""
+    groups = known.groups()
+    whole = shrunk(groups) + covariance_of([known.x]) - covariance_of(groups)
+    return mahalanobis(x, z, known) - squared_distance(x, mean(known.x), whole)
 
 
 def gen(x, z, known):

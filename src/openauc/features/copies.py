@@ -72,13 +72,10 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
     close, alike = [], []
     classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1)]
     distances = [_squares(X[rows]) for rows in classes]
-    medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
-    typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
     dimensions = _dimensions(distances)
-    for rows, found, median in zip(classes, distances, medians, strict=True):
+    for rows, found, unit in zip(classes, distances, _units(distances, [len(rows) for rows in classes]), strict=True):
         if len(rows) < 2:
             continue
-        unit = (len(rows) * median + TYPICAL_ROWS * typical) / (len(rows) + TYPICAL_ROWS)
         most = _nearest_by_chance(dimensions, len(rows))
         close.append(_linked(rows, found, "single", min(COPY, most) * unit))
         # Complete linkage: a chain of paraphrases is not one text.
@@ -86,6 +83,25 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
     groups = _components([*links, *close], len(y))
     conflicts = [(i, j) for i, j in _chain(equal).T.tolist() if y[i] != y[j]]
     return Copies(groups, _components([*links, *close, *alike], len(y)), np.array(conflicts, np.int64).reshape(-1, 2))
+
+
+def first_rows(groups: Rows, y: Rows) -> Rows:
+    """Ascending rows, the first of each class in each group.
+
+    >>> first_rows(np.array([5, 5, 5, 7]), np.array([0, 0, 1, 1])).tolist()
+    [0, 2, 3]
+    """
+    number = np.unique(groups, return_inverse=True)[1] * (int(y.max()) + 2) + y + 1  # outliers are -1
+    return np.sort(np.unique(number, return_index=True)[1])
+
+
+def _units(distances: list[Floats], sizes: list[int]) -> Floats:
+    """(C,) median squared distance in each class, shrunk toward what is typical: a class may hold copies alone."""
+    medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
+    typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
+    size = np.array(sizes)
+    units: Floats = (size * medians + TYPICAL_ROWS * typical) / (size + TYPICAL_ROWS)
+    return units
 
 
 def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
@@ -132,19 +148,16 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
     found = np.zeros(len(others), bool)
     of_class = np.argsort(y[others], kind="stable")
     start = np.searchsorted(y[others][of_class], np.arange(int(y.max()) + 2))
-    for label in np.unique(y[some]):
-        mine = scaling.rows(X, some[y[some] == label]).astype(np.float64)
+    labels = np.unique(y[some])
+    rows = [scaling.rows(X, some[y[some] == label][:COMPARED]) for label in labels]
+    distances = [_squares(mine) for mine in rows]
+    dimensions = _dimensions(distances)
+    for label, mine, unit in zip(labels, rows, _units(distances, [len(mine) for mine in rows]), strict=True):
+        most = min(COPY, _nearest_by_chance(dimensions, len(mine))) * unit
         places = of_class[start[label] : start[label + 1]]
-        if not len(places):
-            continue
-        least = 0.0
         for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
-            theirs = scaling.rows(X, others[chunk])
-            squares = np.maximum(_cross_squares(theirs, mine), 0.0)
-            if not least:
-                most = _nearest_by_chance(_dimensions([squares.ravel()]), len(mine))
-                least = min(COPY, most) * float(np.median(squares))
-            found[chunk] = squares.min(1, initial=np.inf) <= least
+            squares = _cross_squares(scaling.rows(X, others[chunk]), mine)
+            found[chunk] = squares.min(1, initial=np.inf) <= most
     return found
 
 

@@ -207,9 +207,15 @@ class Mahalanobis(Score):
         self.mean = mean_of(x)
         centred = x - self.mean
         means, members = class_means(centred, y)
-        self.root = inverse_root(centred - means[members], x, len(x) - len(means))
+        self._fit_roots(centred, centred - means[members], len(x) - len(means))
         self.centres = means @ self.root
         return self
+
+    def _fit_roots(self, centred: Real, deviations: Real, freedom: int) -> Floats:
+        """The inverse root of the shrunk covariance; returns that covariance."""
+        shrunk = shrunk_covariance(deviations, centred + self.mean, freedom)
+        self.root = inverse_root(shrunk).astype(centred.dtype, order="C")
+        return shrunk
 
     def __call__(self, features: Any, logits: Any) -> Floats:
         """(n,) scores; logits are not looked at."""
@@ -253,12 +259,15 @@ class RelativeMahalanobis(Mahalanobis):
     source = "Ren et al. (2021)"
     whole_root: Real
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """As for the Mahalanobis distance, and an inverse root of the covariance of all samples together."""
-        super().fit(features, logits, y)
-        x = self._prepared(features)
-        self.whole_root = inverse_root(x - self.mean, x, len(x) - 1)
-        return self
+    def _fit_roots(self, centred: Real, deviations: Real, freedom: int) -> Floats:
+        """Also of the covariance of all samples: the shrunk one inside classes, and that between them.
+
+        So no direction varies more inside the classes than in all, and far samples never score low.
+        """
+        shrunk = super()._fit_roots(centred, deviations, freedom)
+        whole = shrunk + covariance_of(centred) - covariance_of(deviations)
+        self.whole_root = inverse_root(whole).astype(centred.dtype, order="C")
+        return whole
 
     def _distance(self, rows: Array) -> Array:
         x = self._prepared(rows)
@@ -272,7 +281,7 @@ class RelativeMahalanobisPlusPlus(RelativeMahalanobis):
     >>> x = np.array([[1.0, 0.0], [0.0, 3.0]])
     >>> score = RelativeMahalanobisPlusPlus().fit(x, x, np.array([0, 1]))
     >>> score(np.array([[5.0, 0.0]]), x[:1]).round(3).tolist()
-    [-2.0]
+    [-0.333]
     """
 
     formula = "relative_mahalanobis of x / ||x||"
@@ -336,20 +345,29 @@ def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
     return np.stack([mean_of(x[members == label]) for label in range(len(labels))]), members
 
 
-def inverse_root(deviations: Real, x: Real, freedom: int) -> Real:
-    """(d, d) matrix M with M M' the inverse of the shrunk covariance; the identity where nothing varies.
+def covariance_of(deviations: Real) -> Floats:
+    """(d, d) mean of the products of deviations."""
+    covariance: Floats = (deviations.T @ deviations).astype(np.float64) / len(deviations)
+    return covariance
 
-    ``x`` are the features themselves: what is small beside them is rounding, not variation. ``freedom`` is the number
-    of samples less that of the means they deviate from.
+
+def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
+    """(d, d) covariance of deviations from so many fewer means than samples; the identity where nothing varies.
+
+    ``x`` are the features themselves: what is small beside them is rounding, not variation.
     """
-    covariance = (deviations.T @ deviations).astype(np.float64) / len(deviations)
+    covariance = covariance_of(deviations)
     level = np.trace(covariance) / len(covariance)
-    identity = np.eye(len(covariance))
     if level <= ROUNDING**2 * np.mean(np.square(x), dtype=np.float64):
-        return identity.astype(x.dtype)
+        return np.eye(len(covariance))
     share = max(SHRINKAGE, oracle_shrinkage(covariance, max(freedom, 1)))
-    factor = np.linalg.cholesky((1 - share) * covariance + share * level * identity)
-    root: Real = np.linalg.inv(factor).T.astype(x.dtype, order="C")
+    shrunk: Floats = (1 - share) * covariance + share * level * np.eye(len(covariance))
+    return shrunk
+
+
+def inverse_root(covariance: Floats) -> Floats:
+    """(d, d) matrix M with M M' the inverse of the covariance."""
+    root: Floats = np.linalg.inv(np.linalg.cholesky(covariance)).T
     return root
 
 

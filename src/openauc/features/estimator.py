@@ -250,7 +250,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         told = fitted.calibration
         size = np.bincount(told.label, minlength=len(self.classes_))
         futures: list[tuple[str, Calibrated, Floats | None, str]]
-        futures = [("all classes come equally often", told, 1.0 / size[told.label], "Calibrate(X, y) with such rows.")]
+        futures = [
+            ("all classes come equally often", told, 1.0 / size[told.label], "Then calibrate(X, y) with such rows.")
+        ]
         if fitted.alike is not None:
             way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
             futures.append(
@@ -261,7 +263,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for condition, rows, weight, way_out in futures:
             accepted, openauc = self._expect(rows, weight)
             changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
-            failed = usual - accepted > PROMISE_ROOM
+            weights = np.ones(len(rows.score)) if weight is None else weight
+            chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weights**2).sum()) / weights.sum()
+            failed = usual - accepted > max(PROMISE_ROOM, chance)
             if expected is not None:
                 forecast = expected.openauc + openauc - now
                 changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")

@@ -37,8 +37,7 @@ from openauc.metrics.operating import Costs
 
 FORMAT = "openauc.OpenSetClassifier"
 VERSION = 2
-"""Of the format. Version 1 had one factor for all features, evidence without classes, and the average as base."""
-"""Of the format; a reader refuses what is newer."""
+"""Of the format; a reader refuses what is newer. Version 1 had one factor for all features, and the average as base."""
 JSON, ARRAYS, NEXT = "model.json", "model.safetensors", "model.next.safetensors"
 DTYPES = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
 REJECTORS: dict[str, type[Rejector]] = {"average": Average, "learned": Learned}

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
 from openauc.features.base import RULES
-from openauc.features.copies import Copies, copies_of, find_copies
+from openauc.features.copies import Copies, copies_of, find_copies, first_rows
 from openauc.features.distance_scores import class_means
 from openauc.features.evidence import (
     BY_CLASS,
@@ -188,7 +188,7 @@ class Fitting:
             n_copies = copies.n_copies
             kept = ~self._set_aside(self.y[known], copies.groups)
             first = np.zeros(len(known), bool)
-            first[np.unique(copies.groups, return_index=True)[1]] = True
+            first[first_rows(copies.groups, self.y[known])] = True
             aside, rest, working = known[~kept & first], known[kept], known[kept]
             copies = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
         rows = np.append(working, outliers)
@@ -271,7 +271,8 @@ class Fitting:
                 f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
                 "features do not tell these classes apart."
             )
-        if np.bincount(self.y[rows][np.unique(copies.groups, return_index=True)[1]]).max() < 2:
+        y = self.y[rows]
+        if np.bincount(y[first_rows(copies.groups, y)]).max() < 2:
             raise ValueError(
                 "all rows of each class are copies of one row, or one group; at least two that are not are needed, one "
                 "to learn from and one to check with."
@@ -280,18 +281,20 @@ class Fitting:
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
         """Rows of a share of the groups, drawn from all alike; but two groups of each class stay."""
-        aside = np.zeros(len(y), bool)
         if not self.aside:
-            return aside
-        _, first, of_group = np.unique(groups, return_index=True, return_inverse=True)
+            return np.zeros(len(y), bool)
+        first = first_rows(groups, y)
         left = np.bincount(y[first], minlength=len(self.classes)) - 2
-        wanted = int(np.ceil(self.aside * len(first)))
-        for group in self.rng.permutation(len(first)):
-            if wanted and left[y[first[group]]] > 0:
-                aside[of_group == group] = True
-                left[y[first[group]]] -= 1
-                wanted -= 1
-        return aside
+        of_group: dict[int, list[int]] = {}
+        for row in first:
+            of_group.setdefault(int(groups[row]), []).append(int(y[row]))
+        wanted = int(np.ceil(self.aside * len(of_group)))
+        chosen: list[int] = []
+        for group in self.rng.permutation(list(of_group)):
+            if len(chosen) < wanted and (left[of_group[group]] > 0).all():
+                chosen.append(group)
+                left[of_group[group]] -= 1
+        return np.isin(groups, chosen)
 
     def _set_aside_of_many(self, known: Rows, scaling: Scaling) -> tuple[Rows, Rows, int]:
         """Rows to calibrate with, the rows to learn from, and how many copies of the first are in neither."""
@@ -324,8 +327,8 @@ class Fitting:
         return np.sort(order[turn < quota[self.y[order]]])
 
     def _small_classes(self, working: Rows, groups: Rows) -> tuple[str, ...]:
-        first = np.unique(groups, return_index=True)[1]
-        size = np.bincount(self.y[working][first], minlength=len(self.classes))
+        y = self.y[working]
+        size = np.bincount(y[first_rows(groups, y)], minlength=len(self.classes))
         return tuple(str(label) for label in self.classes[size < SMALL_CLASS].tolist())
 
     # Heads and scores
@@ -366,7 +369,7 @@ class Fitting:
         grouped = np.append(groups, groups.max(initial=0) + 1 + np.arange(len(outliers)))
         order = self.rng.permutation(len(outliers))
         plans = []
-        first = np.unique(grouped, return_index=True)[1]
+        first = first_rows(grouped, y)
         for number, (train, test) in enumerate(splitter.split(y, y, grouped)):
             test = np.intersect1d(test, first)  # copies count once
             # Outliers to learn from, and others to look at.
@@ -456,7 +459,7 @@ class Fitting:
         Heads of the folds lack some rows of the known classes, which costs OpenAUC where rows are few. How much it
         grows with them is measured with heads that know half of them.
         """
-        first = np.unique(groups, return_index=True)[1]
+        first = first_rows(groups, task.y[task.y != UNKNOWN])
         size = np.bincount(task.y[first], minlength=len(self.classes))
         if np.median(size) < FOR_FORECAST:
             self.notes.append("Most classes have fewer than four rows, so nothing is forecast.")
@@ -492,7 +495,7 @@ class Fitting:
             return looked
         half, seen_by_half = self._dealt(task, groups, 2)
         y = looked.label
-        first = np.unique(groups, return_index=True)[1]
+        first = first_rows(groups, task.y[task.y != UNKNOWN])
         size = np.bincount(task.y[first], minlength=len(self.classes))[y]
         worth = np.empty(looked.raw.shape)
         for of_all in (False, True):
@@ -511,7 +514,7 @@ class Fitting:
         """One row of each group, seen by a head without its part; and (n, C) how many groups of each class it knows."""
         y = task.y[task.y != UNKNOWN]
         part = deal(y, groups, parts, self.rng)
-        first = np.unique(groups, return_index=True)[1]
+        first = first_rows(groups, y)
         once = np.zeros(len(y), bool)
         once[first] = True
         once &= part >= 0

@@ -114,12 +114,12 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
 def _drawn(
     labels: NDArray[Any], groups: NDArray[np.int64], share: float, rng: np.random.RandomState
 ) -> NDArray[np.bool_]:
-    """Rows of a share of each class's groups, at least one group if there are two, and never all of them."""
+    """Rows of a share of each class's groups, at least one group if there are two, and never a whole class."""
     first, of_group = np.unique(groups, return_index=True, return_inverse=True)[1:]
     rank = rank_within(labels[first], rng)
     _, code, size = np.unique(labels[first], return_inverse=True, return_counts=True)
     drawn: NDArray[np.bool_] = ((rank < share) & (np.rint(rank * size[code]) < size[code] - 1))[of_group]
-    return drawn
+    return drawn & np.isin(labels, labels[~drawn])
 
 
 def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.float64]:
@@ -139,7 +139,7 @@ def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.
 def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.random.RandomState) -> NDArray[np.int64]:
     """(n,) part of each row: groups are dealt class after class, so those of a class are in as many parts as can be.
 
-    Rows of a class that has only one group are in no part, -1: without them the class would be gone.
+    A class that is in one part alone is in none, -1: without that part the class would be gone.
 
     >>> deal(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 2]), 2, np.random.RandomState(0)).tolist()
     [1, 1, 0, -1, -1]
@@ -149,5 +149,6 @@ def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.ra
     order = np.lexsort((rng.random_sample(len(label)), label))
     part = np.empty(len(label), np.int64)
     part[order] = (np.arange(len(label)) + rng.randint(parts)) % parts
-    alone = np.bincount(label, minlength=int(y.max()) + 1)[y] < 2
+    spread = np.unique(np.stack([y, part[of_group]]), axis=1)[0]
+    alone = np.bincount(spread, minlength=int(y.max()) + 1)[y] < 2
     return np.where(alone, -1, part[of_group])
