@@ -130,7 +130,7 @@ def test_also_as_onnx(fitted: tuple[Path, str], tmp_path: Path) -> None:
 def test_a_note_is_told_once_and_other_warnings_stay(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(4), 30)
-    X = 5 * np.eye(40)[y] + 0.01 * rng.normal(size=(120, 40))
+    X = (5 * np.eye(40)[y] + 0.01 * rng.normal(size=(120, 40))) @ np.linalg.qr(rng.normal(size=(40, 40)))[0]
     X[0] = 0
     np.savez(tmp_path / "seen.npz", X=X, y=y)
     result = CliRunner().invoke(app, ["fit", str(tmp_path / "seen.npz"), "-o", str(tmp_path / "m")])

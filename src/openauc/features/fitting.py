@@ -469,7 +469,8 @@ class Fitting:
             known = np.intersect1d(train, first)
             rank = rank_within(task.y[known], self.rng)
             count = np.bincount(task.y[known], minlength=len(self.classes))
-            kept = known[np.rint(rank * count[task.y[known]]) < np.maximum(size // 2, 1)[task.y[known]]]
+            alone = count[task.y[known]] == 1
+            kept = known[alone | (np.rint(rank * count[task.y[known]]) < np.maximum(size // 2, 1)[task.y[known]])]
             (less,) = self._look(observe_fold, task, [(np.append(kept, train[task.y[train] == UNKNOWN]), test)], "head")
             present = count > 0
             m, m_half = count[present], np.bincount(task.y[kept], minlength=len(self.classes))[present]
@@ -593,8 +594,8 @@ def spread_ratio(X: NDArray[Any], y: Rows) -> tuple[float, float]:
     value = _components_ratio(size, squares, means)
     others = [np.arange(c) != i for i in range(c)]
     without = [_components_ratio(size[rest], squares[rest], means[rest]) for rest in others]
-    error = float(np.sqrt((c - 1) ** 2 / c * np.var(np.log(without)))) if np.isfinite(without).all() else np.inf
-    return value, value * float(np.exp(2.0 * error))
+    error = (c - 1) / np.sqrt(c) * float(np.std(without)) if np.isfinite(without).all() else np.inf
+    return value, value + 2.0 * error
 
 
 def _components_ratio(size: NDArray[Any], squares: NDArray[Any], means: NDArray[Any]) -> float:
