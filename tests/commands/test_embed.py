@@ -525,7 +525,7 @@ def test_predict_says_what_to_do_where_it_cannot_embed(intents, tmp_path):
     assert "is not a readable Parquet file" in run("predict", model, tmp_path / "bad.parquet", *out, code=2)
     numbers = tmp_path / "numbers.csv"
     numbers.write_text("a,b\n1,2\n3,4\n")
-    assert "has 2 features for each sample" in run("predict", model, numbers, *out, code=2)
+    assert "lacks 1 of the 1 feature columns" in run("predict", model, numbers, *out, code=2)
     source = json.loads((model / "source.json").read_text())
     for encoder, match in (("hf:/nowhere", "cannot be loaded as an encoder of text"), ("run/1", "encoder is 'run/1'")):
         (model / "source.json").write_text(json.dumps({**source, "encoder": encoder}))
