@@ -106,6 +106,16 @@ class Calibrated(NamedTuple):
     label: Rows
 
 
+class Parts(NamedTuple):
+    """Rows set aside to calibrate, rows to learn from, those of the latter that folds work on, and their copies."""
+
+    aside: Rows
+    rest: Rows
+    working: Rows
+    copies: Copies
+    n_copies: int
+
+
 @dataclass(frozen=True)
 class Fitted:
     """Everything that predicts, and what is known of it.
@@ -178,86 +188,62 @@ class Fitting:
     def _run(self) -> Fitted:
         known, outliers = np.flatnonzero(self.y != UNKNOWN), np.flatnonzero(self.y == UNKNOWN)
         scaling = Scaling.of(self.X, known, self.scaling)
-        large = len(known) > LARGE
-        if large:
-            aside, rest, n_copies = self._set_aside_of_many(known, scaling)
-            working = self._draw(rest, max(MOST_ROWS, FEWEST_OF_CLASS * len(self.classes)))
-            copies = self._find_copies(working, scaling)
-        else:
-            copies = self._find_copies(known, scaling)
-            n_copies = copies.n_copies
-            kept = ~self._set_aside(self.y[known], copies.groups)
-            first = np.zeros(len(known), bool)
-            first[first_rows(copies.groups, self.y[known])] = True
-            aside, rest, working = known[~kept & first], known[kept], known[kept]
-            copies = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
-        rows = np.append(working, outliers)
+        part = self._part_rows(known, scaling)
+        rows = np.append(part.working, outliers)
         weight = None if self.weight is None else self.weight[rows]
         task = Task(self.X[rows], self.y[rows], weight, self._make_head, (), (), scaling)
-        plans = self._class_plans(task.y, copies.groups)
+        plans = self._class_plans(task.y, part.copies.groups)
         strength = self._choose_strength(task, plans)
-        task = task._replace(make_head=partial(self._make_head, strength), scores=self._scores(len(working)))
-        if self.rejector == "learned":
-            task = task._replace(by_class=CONFIDENCE)
+        task = task._replace(
+            make_head=partial(self._make_head, strength),
+            scores=self._scores(len(part.working)),
+            by_class=CONFIDENCE if self.rejector == "learned" else (),
+        )
         folds = self._weighed(self._look(observe_fold, task, plans, "heads without some classes"))
         choice = self._choose(task, folds)
-        few = len(working) <= FEW
         gap = np.mean([fold.gap for fold in folds], axis=0) if folds else np.zeros(len(task.scores))
-        names = _names(task)
+        folds = [_of(fold, _names(task), choice) for fold in folds]
         task, gap = _only_used(task, gap, choice.rejector)
-        tried = _tried(choice)
-        if tried and few:
-            tried = self._with_all_rows(
-                task, plans, [_of(fold, names, choice) for fold in folds], copies.groups, choice, tried
-            )
-        final = self._final(task, rest, outliers)
-        aside_seen = self._look_aside(final, aside) if len(aside) else None
-        alike = None
-        if large and aside_seen is not None:
-            split = int(FOR_SCALE * len(aside))
-            scale, _ = self._standardise(aside_seen.part(slice(split)), task)
-            looked, aside_seen = aside_seen, aside_seen.part(slice(split, None))
-            calibration = _score(aside_seen, scale, choice.rejector)
-        else:
-            looked = self._cross_fit(task, copies.groups, gap)
-            scale, evidence = self._standardise(looked, task)
-            if aside_seen is not None:
-                calibration = _score(aside_seen, scale, choice.rejector)
-            else:
-                calibration = Calibrated(choice.rejector(evidence), *looked[1:])
-            if aside_seen is None and copies.share_alike > SOME_ALIKE:
-                alike = _score(self._cross_fit(task, copies.alike, gap), scale, choice.rejector)
-        if n_copies:
+        tried = self._with_all_rows(task, plans, folds, part, choice)
+        final = self._final(task, part.rest, outliers)
+        scale, calibration, alike = self._calibrate(task, final, part, choice.rejector, gap)
+        if part.n_copies:
             self.notes.append(
-                f"Copies or near-copies of other rows: {n_copies:,} of {len(known):,}. Rows that belong together were "
-                "kept together in all folds, and calibration counts them once."
+                f"Copies or near-copies of other rows: {part.n_copies:,} of {len(known):,}. Rows that belong together "
+                "were kept together in all folds, and calibration counts them once."
             )
-        return Fitted(
-            final,
-            scale,
-            choice.rejector,
-            calibration,
-            aside_seen is not None,
-            alike,
-            choice.held_out,
-            FitReport(
-                n_samples=len(known),
-                n_classes=len(self.classes),
-                n_outliers=len(outliers),
-                width=self.X.shape[1],
-                head=self._name_of_head(),
-                strength=strength,
-                accuracy=float(looked.correct.mean()),
-                chosen=choice.rejector.title,
-                tried=tried,
-                max_ofpr=self.max_ofpr,
-                near_copies=n_copies,
-                small_classes=self._small_classes(working, copies.groups),
-                notes=tuple(self.notes),
-            ),
+        report = FitReport(
+            n_samples=len(known),
+            n_classes=len(self.classes),
+            n_outliers=len(outliers),
+            width=self.X.shape[1],
+            head=self._name_of_head(),
+            strength=strength,
+            accuracy=float((calibration.predicted == calibration.label).mean()),
+            chosen=choice.rejector.title,
+            tried=tried,
+            max_ofpr=self.max_ofpr,
+            near_copies=part.n_copies,
+            small_classes=self._small_classes(part),
+            notes=tuple(self.notes),
         )
+        exact = len(part.aside) > 0
+        return Fitted(final, scale, choice.rejector, calibration, exact, alike, choice.held_out, report)
 
     # Rows
+
+    def _part_rows(self, known: Rows, scaling: Scaling) -> Parts:
+        """Which rows calibrate, which are learned from, and which of the latter folds work on."""
+        if len(known) > LARGE:
+            aside, rest, n_copies = self._set_aside_of_many(known, scaling)
+            working = self._draw(rest, max(MOST_ROWS, FEWEST_OF_CLASS * len(self.classes)))
+            return Parts(aside, rest, working, self._find_copies(working, scaling), n_copies)
+        copies = self._find_copies(known, scaling)
+        kept = ~self._set_aside(self.y[known], copies.groups)
+        first = np.zeros(len(known), bool)
+        first[first_rows(copies.groups, self.y[known])] = True
+        of_kept = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
+        return Parts(known[~kept & first], known[kept], known[kept], of_kept, copies.n_copies)
 
     def _find_copies(self, rows: Rows, scaling: Scaling) -> Copies:
         """Groups of some rows; equal rows with different labels are noted."""
@@ -326,9 +312,9 @@ class Fitting:
         turn[by_class] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
         return np.sort(order[turn < quota[self.y[order]]])
 
-    def _small_classes(self, working: Rows, groups: Rows) -> tuple[str, ...]:
-        y = self.y[working]
-        size = np.bincount(y[first_rows(groups, y)], minlength=len(self.classes))
+    def _small_classes(self, part: Parts) -> tuple[str, ...]:
+        y = self.y[part.working]
+        size = np.bincount(y[first_rows(part.copies.groups, y)], minlength=len(self.classes))
         return tuple(str(label) for label in self.classes[size < SMALL_CLASS].tolist())
 
     # Heads and scores
@@ -452,16 +438,22 @@ class Fitting:
         return True
 
     def _with_all_rows(
-        self, task: Task, plans: Sequence[Plan], folds: Sequence[Fold], groups: Rows, choice: Choice, tried: Trials
-    ) -> Trials:
-        """What was tried, as it would be with heads that know all rows of their classes.
+        self, task: Task, plans: Sequence[Plan], folds: Sequence[Fold], part: Parts, choice: Choice
+    ) -> tuple[Tried, ...]:
+        """What was tried, the best first, as it would be with heads that know all rows of their classes.
 
         Heads of the folds lack some rows of the known classes, which costs OpenAUC where rows are few. How much it
         grows with them is measured with heads that know half of them.
         """
-        first = first_rows(groups, task.y[task.y != UNKNOWN])
+        compared = (Tried(name, found.value, found.interval) for name, found in choice.estimates.items())
+        tried = tuple(sorted(compared, key=lambda one: -one.openauc))
+        large = len(part.rest) > len(part.working)
+        if not tried or (len(part.working) > FEW and not large):
+            return tried
+        first = first_rows(part.copies.groups, task.y[task.y != UNKNOWN])
         size = np.bincount(task.y[first], minlength=len(self.classes))
-        if np.median(size) < FOR_FORECAST:
+        full = np.bincount(self.y[part.rest], minlength=len(self.classes)) if large else size
+        if np.median(full) < FOR_FORECAST:
             self.notes.append("Most classes have fewer than four rows, so nothing is forecast.")
             return ()
         gains = []
@@ -479,11 +471,30 @@ class Fitting:
                 HeldOut([one], [choice.rejector(one.evidence)]).estimate(self.max_ofpr).value for one in (fold, less)
             )
             if lost > 0:
-                gains.append((value - value_half) * float((1.0 / m - 1.0 / size[present]).mean()) / lost)
+                gains.append((value - value_half) * float((1.0 / m - 1.0 / full[present]).mean()) / lost)
         gain = max(float(np.mean(gains)), 0.0) if gains else 0.0
         return tuple(one.shifted(gain) for one in tried)
 
     # Calibration
+
+    def _calibrate(
+        self, task: Task, final: Observer, part: Parts, rejector: Rejector, gap: Floats
+    ) -> tuple[Scale, Calibrated, Calibrated | None]:
+        """The scale of the evidence, what thresholds are taken from, and the same with larger groups."""
+        large = len(part.rest) > len(part.working)
+        if large:
+            looked = self._look_aside(final, part.aside)
+            n_scale = int(FOR_SCALE * len(part.aside))
+            scale, _ = self._standardise(looked.part(slice(n_scale)), task)
+            return scale, _score(looked.part(slice(n_scale, None)), scale, rejector), None
+        looked = self._cross_fit(task, part.copies.groups, gap)
+        scale, evidence = self._standardise(looked, task)
+        if len(part.aside):
+            return scale, _score(self._look_aside(final, part.aside), scale, rejector), None
+        calibration = Calibrated(rejector(evidence), looked.predicted, looked.label)
+        if part.copies.share_alike <= SOME_ALIKE:
+            return scale, calibration, None
+        return scale, calibration, _score(self._cross_fit(task, part.copies.alike, gap), scale, rejector)
 
     def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Looked:
         """One known row of each group as a head sees it that was not trained on the group.
@@ -548,15 +559,6 @@ class Fitting:
         """Rows that were set aside, as the final head sees them."""
         raw, logits = final(self.X[rows])
         return Looked(raw, logits.argmax(1), self.y[rows])
-
-
-Trials = tuple[Tried, ...]
-
-
-def _tried(choice: Choice) -> Trials:
-    """What was compared, the best first."""
-    tried = (Tried(name, found.value, found.interval) for name, found in choice.estimates.items())
-    return tuple(sorted(tried, key=lambda one: -one.openauc))
 
 
 def _names(task: Task) -> list[str]:
