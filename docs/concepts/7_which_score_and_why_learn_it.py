@@ -21,7 +21,7 @@ from openauc import openauc_score
 from openauc.encoders import get_encoder
 from openauc.features import OpenSetClassifier
 from openauc.features.conformal import Calibration
-from openauc.features.rejector import AVERAGE
+from openauc.features.rejector import AVERAGE, EVIDENCE
 from openauc.plotting import LOOK, STYLES
 
 plt.rcParams.update(LOOK)
@@ -68,33 +68,33 @@ plt.show()
 # The fixed ``average`` of three unlike scores is never far off, and what is ``learned`` is at the top or beside it. The
 # lines are 95 % intervals over the held-out classes, which all rows share: two may differ although their lines overlap.
 #
-# The fit falls back to the average, or to the largest logit, where the learned rejector is below it by more than two
-# standard errors. ``rejector="selected"`` takes the single score that leads, ``rejector="knn"`` the one you name.
+# The fit falls back to the best of the simple rules where the learned rejector is below it by more than two standard
+# errors. ``rejector="selected"`` takes the single score that leads, ``rejector="knn"`` the one you name.
 #
 # From evidence to a score
 # ------------------------
 #
-# Eight scores are the evidence of a sample, each in units of its own deviation on correctly classified known samples,
-# so that heads with other classes can be compared. The rejector is a sum of one function of each:
+# Nine scores are the evidence of a sample, each in units of its own deviation on correctly classified known samples, so
+# that heads with other classes can be compared. Three of them come a second time, less what is usual for the predicted
+# class: one may be more confident in some classes than in others. The rejector is a sum of one function of each:
 #
-# .. math:: r(e) = w\,a(e) + (1 - w)\,\sum_k f_k(e_k), \qquad w = \frac{8}{8 + C}
+# .. math:: r(e) = w\,b(e) + (1 - w)\,\sum_k f_k(e_k), \qquad w = \frac{8}{8 + C}
 #
-# Here :math:`a` is the fixed average of three of them, C the number of known classes, and the :math:`f_k` are piecewise
-# linear and strongly regularised. They are learned so that samples of held-out classes rank above *correctly
-# classified* known ones: Eq. 15 of the paper, with the logistic surrogate, and with real samples where the paper mixes
-# some. Misclassified samples are left out, since OpenAUC has lost them whatever their score: that is the paper's
-# switch. What each score adds:
+# Here :math:`b` is the fixed average of three of them, or a single score if held-out classes clearly prefer it. C is
+# the number of known classes. The :math:`f_k` are piecewise linear and strongly regularised. They are learned so that
+# samples of held-out classes rank above *correctly classified* known ones: Eq. 15 of the paper, with the logistic
+# surrogate, and with real samples where the paper mixes some. Misclassified samples are left out, since OpenAUC has
+# lost them whatever their score: that is the paper's switch. What each score adds:
 
-contributions = {
-    "intents": intents.rejector_.contributions(),
-    "digits": digits.rejector_.contributions(),
-}
+rejectors = {"intents": intents.rejector_, "digits": digits.rejector_}
+contributions = {name: rejector.contributions() for name, rejector in rejectors.items()}
 # sphinx_gallery_start_ignore
-fig, axes = plt.subplots(2, 4, figsize=(8.6, 4.0), sharex=True, sharey=True)
+fig, axes = plt.subplots(3, 4, figsize=(8.6, 5.6), sharex=True, sharey=True)
+places = dict(zip(EVIDENCE, axes.ravel(), strict=True))
 for (name, (grid, curves)), (color, line) in zip(contributions.items(), STYLES, strict=False):
-    for ax, score, curve in zip(axes.ravel(), digits.rejector_.names, curves, strict=True):
-        ax.plot(grid, curve, color=color, linestyle=line, linewidth=1.6, label=name)
-        ax.set_title(f"{score}{' *' if score in AVERAGE else ''}", fontsize=9)
+    for score, curve in zip(rejectors[name].names, curves, strict=True):
+        places[score].plot(grid, curve, color=color, linestyle=line, linewidth=1.6, label=name)
+        places[score].set_title(f"{score}{' *' if score in AVERAGE else ''}", fontsize=9)
 axes[0, 0].legend(frameon=False)
 fig.supxlabel("deviations above the mean of known samples", fontsize=9)
 fig.supylabel("added to the score", fontsize=9)
@@ -103,10 +103,10 @@ plt.show()
 
 # %%
 # Scores with a star are in the average, too. Few classes teach little: three held-out classes may all be alike. So what
-# is learned is shrunk toward the average, the more the fewer classes there are.
+# is learned is shrunk toward that base, the more the fewer classes there are.
 
 counts = np.array([3, 8, 12, 50, 150])
-weights = {"average": 8 / (8 + counts), "learned": counts / (8 + counts)}
+weights = {"base": 8 / (8 + counts), "learned": counts / (8 + counts)}
 pd.DataFrame(weights, index=counts).round(2).rename_axis("C")
 
 # %%
@@ -116,7 +116,7 @@ pd.DataFrame(weights, index=counts).round(2).rename_axis("C")
 # The digits have a test set with classes that no fit has seen: seven, eight and nine. Was the comparison on held-out
 # classes good advice?
 
-names = ["average", "knn", "relative_mahalanobis_pp", "max_logit"]
+names = ["average", "distance", "relative_mahalanobis_pp", "max_logit"]
 models = {"learned": digits}
 for name in names:
     models[name] = OpenSetClassifier(rejector=name, random_state=0).fit(X, y)
@@ -169,7 +169,8 @@ for seen in (False, "auto"):
         warnings.simplefilter("always")
         report = model.fit(features(X), y).report_
     reached_now = openauc_score(*model.predictions(features(X_test), y_test))
-    rows[str(seen)] = report.chosen, report.expected.openauc, reached_now
+    forecast = report.expected.openauc if report.expected else np.nan
+    rows[str(seen)] = report.chosen, forecast, reached_now
 columns = ["rejector", "OpenAUC, held-out classes", "OpenAUC, new classes"]
 table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(3)
 table.rename_axis("seen_by_encoder")
@@ -177,8 +178,8 @@ table.rename_axis("seen_by_encoder")
 # %%
 # Held-out classes make the learned rejector look almost perfect, and new classes do not agree. This small network does
 # well nevertheless; how much is lost depends on how a network was trained, and its own training samples cannot tell. By
-# default, ``"auto"``, the fit looks for the signs, high accuracy and classes that vary less inside than between,
-# and lets the largest logit reject. It warns:
+# default, ``"auto"``, the fit looks for the signs, high accuracy and classes that vary less inside than between, and
+# lets the largest logit reject. It forecasts nothing then, and warns:
 
 print(textwrap.fill(str(caught[0].message), 80))
 
@@ -207,10 +208,9 @@ print(textwrap.fill(str(caught[0].message), 80))
 #
 # - With ``calibration="split"``, or after ``calibrate``: a new known sample is accepted with probability at least
 #   :math:`1 - \alpha`, in finite samples, whatever the distribution.
-# - With ``calibration="cross"``, the default, no sample is lost, and each is scored by a model fitted without it. If
-#   the K models of the folds also scored the new sample, it would be accepted with probability at least
-#   :math:`1 - 2\alpha - (1 - K/n)/(K + 1)`. It is scored by the model fitted on all samples, so this is a bound as far
-#   as that model scores a new sample like they do; usually the share is close to :math:`1 - \alpha`, or above.
+# - With ``calibration="cross"``, the default, no sample is lost, and each is scored by a model fitted without it and
+#   its copies. The model in use knows a few samples more; the scores are corrected for that. The share accepted is
+#   about :math:`1 - \alpha`. There is no lower bound.
 # - ``per_class``: the same for the samples of each predicted class that has enough calibration samples. Smaller ones
 #   share what all samples say.
 #

@@ -115,8 +115,8 @@ classifier = OpenSetClassifier(folds=3, random_state=0).fit(X, y)
 print(classifier.report_)
 
 # %%
-# Six classes are few, so the fixed average of three scores has more than half of the weight, and what was learned the
-# rest. On the test images, with the shapes as rows and the answers as columns:
+# Six classes are few, so a simple rule has more than half of the weight, and what was learned the rest. On the test
+# images, with the shapes as rows and the answers as columns:
 
 answers = classifier.predict(X_test)
 pd.crosstab(y_test, answers, rownames=["shape"], colnames=["answer"])

@@ -131,7 +131,7 @@ last_layer.classes_ = network.classes_
 
 # %%
 # The network has seen the training samples and all classes with their labels, so neither tells what is new to it:
-# classes held out afterwards are no news. ``seen_by_encoder=True`` says so, and the largest logit rejects. Thresholds
+# classes held out afterwards are not new. ``seen_by_encoder=True`` says so, and the largest logit rejects. Thresholds
 # come from fresh samples.
 
 rejecting = OpenSetClassifier(head=last_layer, seen_by_encoder=True, random_state=0)
