@@ -454,7 +454,10 @@ class Fitting:
         size = np.bincount(task.y[first], minlength=len(self.classes))
         full = np.bincount(self.y[part.rest], minlength=len(self.classes)) if large else size
         if np.median(full) < FOR_FORECAST:
-            self.notes.append("Most classes have fewer than four rows, so nothing is forecast.")
+            self.notes.append(
+                "Most classes have fewer than four rows: nothing is forecast, and the share of known rows accepted may be "
+                "some points above the promised one."
+            )
             return ()
         gains = []
         for (train, test), fold in list(zip(plans, folds, strict=True))[:HALF_FOLDS]:
