@@ -455,8 +455,8 @@ class Fitting:
         full = np.bincount(self.y[part.rest], minlength=len(self.classes)) if large else size
         if np.median(full) < FOR_FORECAST:
             self.notes.append(
-                "Most classes have fewer than four rows: nothing is forecast, and the share of known rows accepted may be "
-                "some points above the promised one."
+                "Most classes have fewer than four rows: nothing is forecast, and the share of known rows accepted may "
+                "be some points above the promised one."
             )
             return ()
         gains = []
