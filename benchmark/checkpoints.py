@@ -146,7 +146,7 @@ def collapse(test: Embedded, training: Embedded) -> dict[str, float]:
     figures = {}
     for name, part in parts.items():
         figures[f"accuracy, {name}"] = float((part.logits.argmax(1) == part.labels).mean())
-        figures[f"spread, {name}"] = spread_ratio(part.features.astype(np.float64), part.labels)
+        figures[f"spread, {name}"] = spread_ratio(part.features.astype(np.float64), part.labels)[0]
     return figures
 
 

@@ -64,10 +64,10 @@ def test_classes_count_as_often_as_in_training():
 def test_variants_are_near_and_not_equal():
     rng = np.random.default_rng(0)
     text = "Where is my card?"
-    made = [messy_data.variant(text, rng) for _ in range(50)]
+    made = [messy_data.variant(text, rng, 2) for _ in range(50)]
     assert len(set(made)) > 40
     assert all(abs(len(one) - len(text)) <= 4 for one in made)
-    assert messy_data.variant("a", rng)
+    assert messy_data.variant("a", rng, 2)
 
 
 def test_names_of_rows_are_checked():
