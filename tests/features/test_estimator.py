@@ -727,3 +727,11 @@ def test_digits(digits):
     assert np.mean(answer[known] == y_test[known]) > 0.9
     expected = learned.report_.expected
     assert expected.interval.low - 0.05 < values[0] < expected.interval.high + 0.05
+
+
+def test_small_classes_are_named_in_the_report():
+    X, y = blobs(4, 20)
+    kept = (y > 0) | (np.cumsum(y == 0) <= 5)
+    model = OpenSetClassifier(random_state=0, rejector="knn").fit(X[kept], y[kept])
+    assert model.report_.small_classes == ("0",)
+    assert "Too few rows for a promise of their own: 0." in str(model.report_)

@@ -91,6 +91,10 @@ class FitReport:
             lines.append(f"* in use: {self.chosen}. Heads of these folds know fewer classes than the one in use.")
         else:
             lines.append(f"In use: {self.chosen}. The classes are too few to hold any out, so nothing was compared.")
+        if self.small_classes:
+            named = ", ".join(self.small_classes[:5])
+            more = f" and {len(self.small_classes) - 5} more" if len(self.small_classes) > 5 else ""
+            lines.append(f"Too few rows for a promise of their own: {named}{more}.")
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
