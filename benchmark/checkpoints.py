@@ -23,12 +23,12 @@ from openauc import Predictions, compare, evaluate, openauc_score
 from openauc.bench.runner import Network, load_data
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
 from openauc.bench.trial import TrialSpec
+from openauc.comparison import holm
 from openauc.features import OpenSetClassifier
-from openauc.features.evidence import Observer
-from openauc.features.fitting import spread_ratio
-from openauc.features.scores import SCORES
+from openauc.features.classifier.evidence import HeadWithScores
+from openauc.features.classifier.fitting import spread_ratio
+from openauc.features.scores.registry import SCORES
 from openauc.training.predict import Embedded
-from openauc.uncertainty import holm
 
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
 PUBLISHED = {"closed_set_accuracy": "84.2", "auroc": "83.0", "openauc": "74.3 ± 3.9"}
@@ -124,7 +124,7 @@ def promises(fitted: dict[str, OpenSetClassifier], test: Embedded, training: Emb
     """What held-out classes promise of each rejector, and what it comes to on the test images, with the same head."""
     model = fitted["classifier, learned"]
     final, names = model.observer_, [tried.name for tried in model.report_.tried if tried.name not in LEARNED]
-    observer = Observer.fit(final.head, training.features, training.labels, names, final.scaling)
+    observer = HeadWithScores.fit(final.head, training.features, training.labels, names, final.scaling)
     raw, logits = observer(test.features)
     came = {name: Predictions.of(test.labels, logits.argmax(1), raw[:, i]) for i, name in enumerate(names)}
     came |= {name: fitted[f"classifier, {name}"].predictions(test.features, test.labels) for name in LEARNED}

@@ -27,7 +27,7 @@ from openauc.bench.summary import Summary, summarise
 from openauc.bench.trial import DETECTORS, TrialResult
 from openauc.bench.variants import Column
 from openauc.environment import environment, hardware_name
-from openauc.features.scores import SCORES
+from openauc.features.scores.registry import SCORES
 from openauc.metrics.ranking import ScoreDirectionWarning, openauc_score
 from openauc.predictions import read_columns
 from openauc.protocols import PROTOCOLS

@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from writing import write_results
 
-import openauc.features.distance_scores as distances
+import openauc.features.scores.distance as distances
 from openauc import openauc_score
 from openauc._columns import read_columns
 from openauc.features import OpenSetClassifier

@@ -22,8 +22,8 @@ from openauc.bench.heads import FittedHead
 from openauc.bench.runner import load_data
 from openauc.bench.student import mean_interval, paired_p
 from openauc.bench.trial import TrialSpec
+from openauc.comparison import holm
 from openauc.protocols import PROTOCOLS, OpenSetData, Protocol, Split
-from openauc.uncertainty import holm
 
 CLASSES = (2, 4, 6, 10, 20, 50)
 SAMPLES = {"clinc150_50": (5, 10, 50), "cub_features": (5, 10, 25)}

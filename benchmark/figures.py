@@ -27,7 +27,7 @@ from openauc.environment import environment, hardware_name
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import threshold_sweep
 from openauc.metrics.ranking import openauc_score
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 from openauc.predictions import Predictions
 
 if TYPE_CHECKING:

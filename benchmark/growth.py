@@ -29,7 +29,7 @@ from writing import write_results
 
 from openauc._files import write_text
 from openauc.features import OpenSetClassifier
-from openauc.features.heads import LogisticHead
+from openauc.features.classifier.heads import LogisticHead
 
 BATCH = 50_000
 LENGTH = 10.0

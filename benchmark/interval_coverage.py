@@ -29,10 +29,10 @@ from sklearn.metrics import roc_auc_score
 from writing import write_results
 
 import openauc
-from openauc.intervals import Bootstrap, measure
-from openauc.metrics._kernel import read_samples
-from openauc.metrics.counts import RankedModel
-from openauc.metrics.table import standard_metrics
+from openauc.intervals import IntervalEstimator, measure
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.registry import standard_metrics
+from openauc.metrics.samples import read_samples
 
 SIZES = ((30, 30), (100, 100), (300, 300), (1000, 1000), (1000, 100), (100, 1000))
 TRUTHS = (0.5, 0.7, 0.9, 0.97, 0.99, 0.999)
@@ -90,8 +90,8 @@ def population(family: str, truth: float) -> dict[str, float]:
 
 
 def intervals(triple: Triple) -> dict[str, tuple[float, float]]:
-    model = RankedModel(read_samples(*triple))
-    bootstrap = Bootstrap(model, 0.95, 2, 0)
+    model = RankedSamples(read_samples(*triple))
+    bootstrap = IntervalEstimator(model, 0.95, 2, 0)
     return {name: bootstrap.interval(metric, measure(metric, model))[0] for name, metric in METRICS.items()}
 
 

@@ -28,7 +28,7 @@ from openauc._columns import read_columns
 from openauc._files import atomic_write
 from openauc.encoders import get_encoder
 from openauc.encoders.prepare import make_embeddings
-from openauc.features.copies import text_groups
+from openauc.features.classifier.copies import text_groups
 from openauc.protocols import PROTOCOLS
 
 Array = NDArray[Any]

@@ -28,14 +28,14 @@ from openauc.bench.suites import digits
 from openauc.bench.suites.table2 import CPU_EPOCHS, cpu_trial
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import Scalar, TrialResult, TrialSpec
-from openauc.features.base import RULES
-from openauc.features.evidence import Fold
-from openauc.features.rejector import EVIDENCE, Learned
+from openauc.comparison import holm
+from openauc.features.classifier.evidence import Fold
+from openauc.features.classifier.rejector import EVIDENCE, Learned
+from openauc.features.scores.base import RULES
 from openauc.methods import recipe_for
 from openauc.predictions import read_columns
 from openauc.protocols import get_protocol
 from openauc.training.predict import Embedded
-from openauc.uncertainty import holm
 
 NETWORKS = 3
 MANY = 10**6

@@ -19,7 +19,7 @@ from timing import in_pairs, timed
 
 from openauc._files import atomic_write
 from openauc.environment import cores
-from openauc.shards.state import Pile, unpack
+from openauc.shards.state import MergeTree, unpack
 
 SHARD_ROWS = 5_000_000
 N_CLASSES = 100
@@ -154,7 +154,7 @@ def middle(calls: Sequence[Finished]) -> Finished:
 
 def merge(files: list[Path]) -> None:
     """What the driver does with the counts of shards."""
-    pile = Pile()
+    pile = MergeTree()
     for file in files:
         for _, part in unpack(file):
             pile.add(part)

@@ -27,7 +27,7 @@ from openauc.bench.summary import summarise
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import cores
 from openauc.methods import method_names
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 
 FILE_BYTES = 20_000_000
 

@@ -26,8 +26,8 @@ from sklearn.datasets import load_digits
 from writing import write_results
 
 from openauc.features import Monitor, OpenSetClassifier
-from openauc.features.betting import Wealth, shape_bets
-from openauc.features.monitor import PARTS
+from openauc.features.monitor.betting import Wealth, shape_bets
+from openauc.features.monitor.monitor import PARTS
 
 ALPHAS = (0.05, 0.01)
 LENGTH = 10_000

@@ -18,7 +18,7 @@ from openauc import Evaluation, Interval, Metric, ScoreDirectionWarning, evaluat
 from openauc.intervals import wilson_interval
 from openauc.metrics.decision import DECISION_METRICS, threshold_sweep
 from openauc.metrics.ranking import auroc_score, fpr_at_tpr, openauc_score, oscr_curve, roc_curve
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 
 TRIPLE = random_triple(120, seed=0, n_classes=4)
 

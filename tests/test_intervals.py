@@ -11,8 +11,8 @@ from strategies import UNKNOWN, Triple, triples
 
 from openauc import evaluate
 from openauc.intervals import (
-    Bootstrap,
     Interval,
+    IntervalEstimator,
     logit_interval,
     measure,
     normal_quantile,
@@ -22,11 +22,12 @@ from openauc.intervals import (
     wilson_interval,
 )
 from openauc.metrics import influence, ranking
-from openauc.metrics._kernel import rank, read_samples
-from openauc.metrics.counts import RankedModel
+from openauc.metrics.counts import RankedSamples
 from openauc.metrics.decision import DECISION_METRICS
+from openauc.metrics.rank_table import rank
+from openauc.metrics.registry import METRICS, standard_metrics
 from openauc.metrics.resampling import resampled_table
-from openauc.metrics.table import METRICS, standard_metrics
+from openauc.metrics.samples import read_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 
@@ -120,11 +121,11 @@ def test_openauc_variance_against_bootstrap_and_simulation(low, high):
 @given(triple=triples())
 def test_analytic_interval_contains_the_value_and_stays_in_range(metric, triple):
     chosen = standard_metrics(max_ofpr=0.3)[metric]
-    model = RankedModel(read_samples(*triple))
+    model = RankedSamples(read_samples(*triple))
     found = measure(chosen, model)
     previous = Interval(found.value, found.value)
     for level in (0.5, 0.9, 0.999):
-        interval, _ = Bootstrap(model, level, 2, 0).interval(chosen, found)
+        interval, _ = IntervalEstimator(model, level, 2, 0).interval(chosen, found)
         assert 0.0 <= interval.low <= previous.low + 1e-12
         assert previous.high - 1e-12 <= interval.high <= chosen.largest
         previous = interval
@@ -206,8 +207,8 @@ def test_coverage_near_the_ceiling(truth, n_known, n_unknown, accuracy):
     truths = {"openauc": truth, "auroc": min(truth / right, 1 - 1e-12)}
     hits = dict.fromkeys(chosen, 0)
     for _ in range(400):
-        model = RankedModel(read_samples(*lossy(truth, accuracy, n_known, n_unknown, rng)))
-        bootstrap = Bootstrap(model, 0.95, 2, 0)
+        model = RankedSamples(read_samples(*lossy(truth, accuracy, n_known, n_unknown, rng)))
+        bootstrap = IntervalEstimator(model, 0.95, 2, 0)
         for name, metric in chosen.items():
             low, high = bootstrap.interval(metric, measure(metric, model))[0]
             hits[name] += low <= truths[name] <= high

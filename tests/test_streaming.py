@@ -13,9 +13,9 @@ from strategies import Triple, random_triple, scores, triples
 
 from openauc import METRICS, Accumulator, Metric, evaluate, standard_metrics
 from openauc.metrics.ranking import ScoreDirectionWarning, oscr_curve, roc_curve
-from openauc.metrics.table import DecisionMetric
+from openauc.metrics.registry import DecisionMetric
 from openauc.streaming import bin_of, key_score, score_key
-from openauc.streaming.bins import Bins, Sheet
+from openauc.streaming.bins import BinCounts, Bins
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ScoreDirectionWarning.__module__}.{ScoreDirectionWarning.__name__}")
 FEW = {"level": 0.9, "n_replicates": 20}
@@ -180,7 +180,7 @@ def test_scores_of_few_values_are_exact_in_constant_memory() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("label", [np.int32, np.int64])
 def test_numba_counts_as_numpy_does(monkeypatch: pytest.MonkeyPatch, dtype: type, label: type) -> None:
-    monkeypatch.setattr("openauc.metrics._kernel._THREADS_FROM", 1000)
+    monkeypatch.setattr("openauc.metrics._backend._THREADS_FROM", 1000)
     triple = random_triple(5000, dtype=dtype)
     corners = np.resize([0.0, -0.0, np.inf, -np.inf, np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max], 60)
     triple.open_score[:60] = corners
@@ -296,7 +296,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     key = score_key(np.array([1.0, 2.0, 3.0]))
     accumulator = Accumulator(exact=False)
     accumulator.update([0, 0, -1], [0, 1, 0], [1.0, 1.0, 3.0])
-    accumulator._bins = Bins(Sheet(bin_of(key), counts, key, key))
+    accumulator._bins = Bins(BinCounts(bin_of(key), counts, key, key))
     accumulator._numbers = np.array([1, 2 * big, 2 * big + 3])
     found, bounds = accumulator.compute(), accumulator.bounds
     credit, pairs = 2 * big * (2 * big + 3) + 2 * big * (big + 3) + big * big, (2 * big + 1) * (2 * big + 3)
@@ -306,7 +306,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     assert found.n_known == 2 * big + 1
     assert all(0.0 <= value <= 2.0 and np.isfinite(value) for value in found.values.values())
     # The same in the middle of open bins.
-    accumulator._bins = Bins(Sheet(bin_of(key), counts, key, key + np.array([0, 1, 0])))
+    accumulator._bins = Bins(BinCounts(bin_of(key), counts, key, key + np.array([0, 1, 0])))
     low, high = accumulator.bounds["openauc"]
     assert low == pytest.approx((credit - big * big) / (2 * pairs), rel=1e-15)
     assert high == pytest.approx((credit + big * big) / (2 * pairs), rel=1e-15)

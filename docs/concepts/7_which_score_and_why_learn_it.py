@@ -20,8 +20,8 @@ from sklearn.neural_network import MLPClassifier
 from openauc import openauc_score
 from openauc.encoders import get_encoder
 from openauc.features import OpenSetClassifier
-from openauc.features.conformal import Calibration
-from openauc.features.rejector import AVERAGE, EVIDENCE
+from openauc.features.classifier.conformal import Calibration
+from openauc.features.classifier.rejector import AVERAGE, EVIDENCE
 from openauc.plotting import LOOK, STYLES
 
 plt.rcParams.update(LOOK)

@@ -113,9 +113,9 @@ plt.show()
 # To stay
 # -------
 #
-# - Metric: one line in ``METRICS``, in ``metrics/table.py``.
+# - Metric: one line in ``METRICS``, in ``metrics/registry.py``.
 # - Method: a file of its own that ends in ``METHOD = Modest``. In the folder ``methods/`` its file name is its name
 #   on the command line; elsewhere ``openauc train digits --method package.module`` finds it.
-# - Protocol: one entry in ``PROTOCOLS``, in ``protocols/table.py``.
+# - Protocol: one entry in ``PROTOCOLS``, in ``protocols/registry.py``.
 #
 # The tests of ``tests/contracts`` then cover them at once. :doc:`/contributing` says what else belongs to a change.

@@ -89,7 +89,7 @@ for line in monitor.summary().splitlines():
 # Each sample is ranked among the calibration samples *and all samples before it*. If nothing changes, these ranks are
 # uniform and independent of each other, exactly. Ranks among the calibration samples alone are not: 300 samples are a
 # rough picture of their distribution, and a long stream finds the difference, though nothing has changed.
-# :mod:`openauc.features.betting` has the formulas.
+# :mod:`openauc.features.monitor.betting` has the formulas.
 #
 # Who bets on small p-values gets rich when they become too frequent, and reaches 100 times the stake by chance with
 # probability 0.01 at most. Changes may come late, so part of the stake is kept back for bets that begin later.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from openauc._validation import UNKNOWN
 from openauc.audit import Audit, audit
+from openauc.comparison import Comparison, Interval, compare
 from openauc.evaluation import Evaluation, evaluate
 from openauc.metrics.curve import Curve
 from openauc.metrics.decision import (
@@ -36,11 +37,10 @@ from openauc.metrics.ranking import (
     pointwise_sum,
     roc_curve,
 )
+from openauc.metrics.registry import METRICS, Metric, standard_metrics
 from openauc.metrics.selective import SELECTIVE, augrc, aurc, e_aurc, expected_calibration_error
-from openauc.metrics.table import METRICS, Metric, standard_metrics
 from openauc.predictions import Predictions
 from openauc.scoring import make_scorer
-from openauc.uncertainty import Comparison, Interval, compare
 
 if TYPE_CHECKING:
     from openauc.streaming import Accumulator

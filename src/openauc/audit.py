@@ -27,9 +27,10 @@ from openauc.constructions import (
     exchange_with_wrong,
 )
 from openauc.metrics import decision, ranking
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, RankTable, read_samples
-from openauc.metrics.counts import Coded, DecisionCounts, RankedModel, check_threshold, counts_at
+from openauc.metrics.counts import Coded, DecisionCounts, RankedSamples, check_threshold, counts_at
 from openauc.metrics.curve import Curve, Floats
+from openauc.metrics.rank_table import RankTable
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
 
 Answer = Literal["yes", "no", "not shown"]
 _ROUNDING = 1e-12  # of interpolated heights; a real fall of the OSCR curve is at least 1 / (2 N_k N_u)
@@ -125,7 +126,7 @@ class Audit:
     n_known: int
     n_unknown: int
     constructions: tuple[Construction, ...]
-    model: RankedModel = field(repr=False)
+    model: RankedSamples = field(repr=False)
 
     def table1(self) -> dict[str, dict[str, Verdict]]:
         """The paper's Table 1 as these predictions show it: metric -> property -> verdict.
@@ -227,12 +228,12 @@ def audit(
     triple: Any = y_true if y_pred is None and open_score is None else (y_true, y_pred, open_score)
     if not isinstance(triple, tuple) or len(triple) != 3 or any(part is None for part in triple):
         raise TypeError("audit takes y_true, y_pred and open_score, or one Predictions that holds the three.")
-    model = RankedModel(read_samples(*triple, unknown_label=unknown_label))
+    model = RankedSamples(read_samples(*triple, unknown_label=unknown_label))
     ranking.warn_if_reversed(float(ranking.auroc_of(model.ranking.table)))
     return audit_model(model, None if threshold is None else check_threshold(threshold))
 
 
-def audit_model(model: RankedModel, threshold: float | None = None) -> Audit:
+def audit_model(model: RankedSamples, threshold: float | None = None) -> Audit:
     """The audit of a model that is ranked already."""
     samples = model.samples
     sweep = decision.sweep_of(model)
@@ -258,7 +259,7 @@ def audit_model(model: RankedModel, threshold: float | None = None) -> Audit:
     )
 
 
-def _construct(model: RankedModel, name: str, proposition: str, threshold: float, change: Change) -> Construction:
+def _construct(model: RankedSamples, name: str, proposition: str, threshold: float, change: Change) -> Construction:
     new = apply(model.coded, change)
     before, after = _values(model, threshold), _values(new, threshold)
     return Construction(
@@ -277,7 +278,7 @@ def _construct(model: RankedModel, name: str, proposition: str, threshold: float
     )
 
 
-def _values(model: RankedModel, threshold: float) -> dict[str, float]:
+def _values(model: RankedSamples, threshold: float) -> dict[str, float]:
     counts = counts_at(model.coded, threshold)
     at_threshold = {name: float(formula(counts)) for name, formula in _AT_THRESHOLD.items()}
     auroc, accuracy = float(model.over_ranks(ranking.auroc_of)), float(model.over_ranks(ranking.accuracy_of))

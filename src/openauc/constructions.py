@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc.metrics import ranking
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
-from openauc.metrics.counts import Coded, RankedModel
+from openauc.metrics.counts import Coded, RankedSamples
 from openauc.metrics.decision import ThresholdSweep
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
 
 
 class Condition(NamedTuple):
@@ -31,12 +31,12 @@ class Change(NamedTuple):
     remark: str = ""
 
 
-def apply(coded: Coded, change: Change) -> RankedModel:
+def apply(coded: Coded, change: Change) -> RankedSamples:
     """The model with other predictions; classes stay even if no prediction names one any more."""
     samples = coded.samples
     names = np.append(coded.classes, samples.unknown_label)  # position -1 is the last
     new = read_samples(samples.y_true, names[change.pred], change.score, unknown_label=samples.unknown_label)
-    return RankedModel(new, coded.classes.tolist())
+    return RankedSamples(new, coded.classes.tolist())
 
 
 class _Decided(NamedTuple):
@@ -48,7 +48,7 @@ class _Decided(NamedTuple):
     n_accepted_unknown: int
 
 
-def _decide(model: RankedModel, threshold: float) -> _Decided:
+def _decide(model: RankedSamples, threshold: float) -> _Decided:
     coded, by_score = model.coded, model.ranking.order
     kind = coded.samples.kind[by_score]
     accepted = ((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))[by_score]
@@ -68,7 +68,7 @@ def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) ->
     return bool(np.any((inside > 0) & (low < high)))
 
 
-def exchange_with_wrong(model: RankedModel, threshold: float) -> Change:
+def exchange_with_wrong(model: RankedSamples, threshold: float) -> Change:
     """Construction I: rejected unknown x1 and accepted misclassified known x2 trade decisions and scores.
 
     Every known class keeps its TP, FP and FN: x2 was missed before and is missed now, and the false positive
@@ -106,7 +106,7 @@ def exchange_with_wrong(model: RankedModel, threshold: float) -> Change:
     return Change(pred, score, n, n == n_rejected, conditions, remark)
 
 
-def complete_threshold(model: RankedModel) -> float | None:
+def complete_threshold(model: RankedSamples) -> float | None:
     """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
     ranked = model.ranking
     named = model.coded.pred[ranked.order] >= 0
@@ -116,7 +116,7 @@ def complete_threshold(model: RankedModel) -> float | None:
     return float(ranked.threshold[possible[0]]) if len(possible) else None
 
 
-def accept_in_pairs(model: RankedModel, threshold: float) -> Change:
+def accept_in_pairs(model: RankedSamples, threshold: float) -> Change:
     """Construction II: rejected unknown x1 is accepted as class y2 while known x2 of class y2 is set right.
 
     While x2 is a rejected known sample, TP_unknown and FP_unknown fall by one each: AKS stays and
@@ -159,7 +159,7 @@ def accept_in_pairs(model: RankedModel, threshold: float) -> Change:
     return Change(pred, score, n, pure and n == true_positive - 1, conditions, remark)
 
 
-def escape_threshold(model: RankedModel, sweep: ThresholdSweep, *, otherwise: float) -> float:
+def escape_threshold(model: RankedSamples, sweep: ThresholdSweep, *, otherwise: float) -> float:
     """Threshold of the best normalized accuracy among those that meet the conditions of construction II."""
     ranked, samples = model.ranking, model.samples
     named = model.coded.pred[ranked.order] >= 0
@@ -174,7 +174,7 @@ def escape_threshold(model: RankedModel, sweep: ThresholdSweep, *, otherwise: fl
     return float(ranked.threshold[np.argmax(nacc)])
 
 
-def exchange_among_known(model: RankedModel) -> Change:
+def exchange_among_known(model: RankedSamples) -> Change:
     """Construction III: misclassified known samples take the lowest known scores, correct ones the highest.
 
     A permutation of the known scores, so Acc, AUC and whatever combines them stay.

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label
-from openauc.intervals import REPLICATES, Bootstrap, Interval, Rng, measure, seed_of
-from openauc.metrics._kernel import read_samples
-from openauc.metrics.counts import RankedModel
+from openauc.intervals import REPLICATES, Interval, IntervalEstimator, Rng, measure, seed_of
+from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Curve
 from openauc.metrics.decision import against_unknown_tpr
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
-from openauc.metrics.table import METRICS, DecisionMetric, Metric
+from openauc.metrics.registry import METRICS, DecisionMetric, Metric
+from openauc.metrics.samples import read_samples
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,14 +178,14 @@ def evaluate(
         need_unknown=any(metric.needs_unknown for metric in metrics.values()),
         sample_weight=sample_weight,
     )
-    model = RankedModel(samples)
+    model = RankedSamples(samples)
     if samples.n_unknown:
         warn_if_reversed(float(auroc_of(model.ranking.table)))
     return evaluate_model(model, metrics, level, seed_of(rng), n_replicates)
 
 
 def evaluate_model(
-    model: RankedModel, metrics: Mapping[str, Metric], level: float | None, seed: int, n_replicates: int
+    model: RankedSamples, metrics: Mapping[str, Metric], level: float | None, seed: int, n_replicates: int
 ) -> Evaluation:
     """All metrics of a model that is ranked already."""
     samples, table = model.samples, model.ranking.table
@@ -197,7 +197,7 @@ def evaluate_model(
             curves[name] = against_unknown_tpr(over_thresholds, model.counts, table.threshold, name)
     intervals: dict[str, tuple[Interval, str]] = {}
     if level is not None:
-        bootstrap = Bootstrap(model, level, n_replicates, seed)
+        bootstrap = IntervalEstimator(model, level, n_replicates, seed)
         intervals = {name: bootstrap.interval(metric, found[name]) for name, metric in metrics.items()}
     return Evaluation(
         n_known=samples.n_known,

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openauc import _validation as check
-from openauc.metrics._kernel import UNKNOWN_KIND, RankTable, Samples
-from openauc.metrics.counts import DecisionCounts, RankedModel, counts_at, ratio
+from openauc.metrics.counts import DecisionCounts, RankedSamples, counts_at, ratio
 from openauc.metrics.curve import Floats
 from openauc.metrics.decision import WeightedRate, best_of
 from openauc.metrics.influence import steps_of
+from openauc.metrics.rank_table import RankTable
 from openauc.metrics.ranking import best_detection_column
+from openauc.metrics.registry import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 from openauc.metrics.resampling import (
     coarse,
     generator,
@@ -32,7 +33,7 @@ from openauc.metrics.resampling import (
     resampled_table,
     resampled_totals,
 )
-from openauc.metrics.table import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
+from openauc.metrics.samples import UNKNOWN_KIND, Samples
 
 Rng = np.random.Generator | int
 Rates = Callable[[DecisionCounts], tuple[WeightedRate, ...]]
@@ -151,7 +152,7 @@ class Measured(NamedTuple):
     threshold: float = np.nan
 
 
-def measure(metric: Metric, model: RankedModel) -> Measured:
+def measure(metric: Metric, model: RankedSamples) -> Measured:
     """Value of a metric of any kind."""
     if isinstance(metric, DecisionMetric):
         return Measured(*best_of(model.over_thresholds(metric.of_counts), model.ranking.threshold))
@@ -193,10 +194,10 @@ class Spread(NamedTuple):
         return 2.0 * (self.largest / smaller) ** 2 / (1.0 + smaller * lost / _LOSSES_PER_SIZE)
 
 
-class Bootstrap:
+class IntervalEstimator:
     """Intervals of the metrics of one model; replicates that several metrics need are drawn once."""
 
-    def __init__(self, model: RankedModel, level: float, n_replicates: int, seed: int) -> None:
+    def __init__(self, model: RankedSamples, level: float, n_replicates: int, seed: int) -> None:
         if n_replicates < 2:
             raise ValueError(f"n_replicates is {n_replicates}; a bootstrap needs at least 2, by default {REPLICATES}.")
         self._model, self._level, self._draws = model, level, (n_replicates, seed)

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
 from openauc.intervals import measure
-from openauc.metrics._kernel import read_samples
-from openauc.metrics.counts import RankedModel
-from openauc.metrics.table import METRICS, Metric
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.registry import METRICS, Metric
+from openauc.metrics.samples import read_samples
 
 CONFIDENCES = ("decision_function", "predict_proba", "predict_log_proba", "score_samples")
 """Methods of estimators that are higher for known samples: of several columns the largest counts, and it is negated."""
@@ -48,7 +48,7 @@ class Scorer:
             need_unknown=self.metric.needs_unknown,
             sample_weight=sample_weight,
         )
-        value = measure(self.metric, RankedModel(samples)).value
+        value = measure(self.metric, RankedSamples(samples)).value
         return value if self.metric.better == "higher" else -value
 
     def _scores(self, estimator: Any, X: Any) -> ArrayLike:

@@ -19,8 +19,8 @@ from torch.nn.functional import pad
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG
 from openauc.metrics.ranking import Ties, warn_if_reversed
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG
 from openauc.streaming.keys import MANTISSA_BITS, bin_of
 
 try:

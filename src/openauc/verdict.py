@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from openauc._validation import UNKNOWN, Label, as_labels, check_same_length, is_label
 from openauc.evaluation import evaluate_model
 from openauc.intervals import REPLICATES, Interval, normal_quantile, wilson_interval
-from openauc.metrics._kernel import read_samples
-from openauc.metrics.counts import RankedModel
-from openauc.metrics.table import METRICS
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.registry import METRICS
+from openauc.metrics.samples import read_samples
 from openauc.predictions import Predictions
 
 Outcome = Literal["kept", "failed", "better"]
@@ -176,7 +176,7 @@ def judge(
     if accepted.any():
         findings.append(share("accepted rows right", right[accepted] & ~unknown[accepted]))
     if unknown.any() and not unknown.all():
-        model = RankedModel(read_samples(*predictions, unknown_label=unknown_label))
+        model = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
         evaluation = evaluate_model(model, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
         interval = evaluation.intervals["openauc"]
         found = Finding("OpenAUC", evaluation.openauc, interval, len(unknown))

@@ -17,8 +17,8 @@ from openauc.bench.runner import Network, load_data, run, run_job, run_trial
 from openauc.bench.saved import SavedRun
 from openauc.bench.store import Store
 from openauc.bench.trial import Job, Outcome, TrialSpec
-from openauc.features.base import RULES
-from openauc.features.rejector import AVERAGE, Average, Learned
+from openauc.features.classifier.rejector import AVERAGE, Average, Learned
+from openauc.features.scores.base import RULES
 from openauc.protocols import get_protocol
 from openauc.training.loop import TrainingInterrupted
 from openauc.training.predict import Embedded

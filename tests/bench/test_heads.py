@@ -9,8 +9,10 @@ from openauc.bench import runner, trial
 from openauc.bench.heads import DETECTORS, FittedHead
 from openauc.bench.runner import load_data, run
 from openauc.bench.trial import TrialSpec
-from openauc.features import OpenSetClassifier, base, heads
-from openauc.features.fitting import COMPARED
+from openauc.features import OpenSetClassifier
+from openauc.features.classifier import heads
+from openauc.features.classifier.fitting import COMPARED
+from openauc.features.scores import base
 
 
 def spec(score=None, split=0, method="logistic"):

@@ -7,7 +7,7 @@ import pytest
 
 from openauc.bench.paper import CUB_GROUPS, METHODS, TABLE_2_PROTOCOLS, published, training_of
 from openauc.methods import method_names
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 from openauc.protocols import PROTOCOLS
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

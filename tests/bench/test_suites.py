@@ -11,8 +11,8 @@ import pytest
 from openauc.bench.cost import training_flops
 from openauc.bench.paper import METHODS
 from openauc.bench.suites import digits, load_suite, sensitivity, suite_names, table2
-from openauc.features.base import HEADS, RULES
-from openauc.features.scores import SCORES
+from openauc.features.scores.base import HEADS, RULES
+from openauc.features.scores.registry import SCORES
 from openauc.methods import make_method, method_names
 from openauc.models import make_backbone
 from openauc.protocols import get_protocol

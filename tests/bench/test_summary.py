@@ -15,8 +15,8 @@ from scipy import stats
 from openauc.bench.summary import Cell, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.bench.variants import MEAN, Column
+from openauc.comparison import holm
 from openauc.methods import recipe_for
-from openauc.uncertainty import holm
 
 BUDGET: dict[str, Any] = {"recipe": "plus", "epochs": 12, "width": 16, "train_images": 8000}
 

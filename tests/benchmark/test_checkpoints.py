@@ -9,7 +9,7 @@ import pytest
 import writing
 
 from openauc import openauc_score
-from openauc.features.scores import SCORES
+from openauc.features.scores.registry import SCORES
 from openauc.training.predict import Embedded
 
 CLASSES, WIDTH = 4, 8

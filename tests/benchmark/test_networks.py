@@ -14,7 +14,7 @@ from openauc.bench.runner import run
 from openauc.bench.store import Store
 from openauc.bench.suites import load_suite
 from openauc.bench.trial import TrialSpec
-from openauc.features.base import RULES
+from openauc.features.scores.base import RULES
 from openauc.predictions import read_columns
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmark"

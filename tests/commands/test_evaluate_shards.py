@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from openauc import Evaluation, Predictions, evaluate
 from openauc.cli import app
-from openauc.metrics.table import METRICS, PairMetric, RateMetric
+from openauc.metrics.registry import METRICS, PairMetric, RateMetric
 
 DAYS = np.array(["mon", "tue"])
 

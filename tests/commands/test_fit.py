@@ -18,8 +18,8 @@ from openauc.cli import app
 from openauc.commands import fit as command
 from openauc.commands import predict as predicting
 from openauc.features import OpenSetClassifier
-from openauc.features.files import JSON
-from openauc.features.tables import MODEL, Source
+from openauc.features.classifier.files import JSON
+from openauc.features.classifier.tables import MODEL, Source
 from openauc.predictions import read_columns
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "elk", "fox", "gnu"])

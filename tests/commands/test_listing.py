@@ -4,7 +4,7 @@ from commands.application import refused, run
 from openauc import METRICS
 from openauc.bench.suites import suite_names
 from openauc.encoders import ENCODERS
-from openauc.features.scores import SCORES
+from openauc.features.scores.registry import SCORES
 from openauc.methods import method_names
 from openauc.models import BACKBONES
 from openauc.protocols import PROTOCOLS

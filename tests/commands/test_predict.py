@@ -12,7 +12,7 @@ from PIL import Image
 from commands.application import SMALL, refused, run
 from openauc import Predictions
 from openauc._trial_files import PREDICTIONS, SPEC, THRESHOLD, VALIDATION, WEIGHTS, features_file
-from openauc.features.scores import SCORES
+from openauc.features.scores.registry import SCORES
 from openauc.models import make_backbone
 from openauc.predictions import read_columns
 from openauc.protocols import PROTOCOLS

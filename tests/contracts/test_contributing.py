@@ -20,7 +20,7 @@ PLACE = re.compile(r"# (?P<end>at the end of )?(?P<file>\S+\.py)\n")
 CONTRACTS = {
     "tests/contracts/test_metrics.py": "ahead_of_all_known",
     "tests/contracts/test_methods.py": "my_method",
-    "tests/features/test_scores.py": "class_cosine",
+    "tests/features/scores/test_scores.py": "class_cosine",
     "tests/contracts/test_protocols.py": "parity",
 }
 """What covers a snippet, and the name it goes by there."""

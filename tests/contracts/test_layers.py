@@ -14,7 +14,7 @@ ROOT = Path(openauc.__file__).parent
 
 LAYERS = [
     *("_validation", "_files", "_trial_files", "_columns", "environment", "_workers", "plotting", "predictions"),
-    *("metrics", "intervals", "uncertainty", "constructions", "audit", "evaluation", "verdict", "scoring"),
+    *("metrics", "intervals", "comparison", "constructions", "audit", "evaluation", "verdict", "scoring"),
     *("streaming", "shards", "sql"),
     *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "training", "encoders"),
     *("bench", "report", "commands", "cli", "__main__"),
@@ -108,7 +108,7 @@ def test_only_some_packages_need_torch() -> None:
 def test_scores_need_numpy_alone_and_the_classifier_says_what_it_needs() -> None:
     out = run_without(
         ("sklearn", "scipy", "joblib", "torch"),
-        "from openauc.features.scores import SCORES\n"
+        "from openauc.features.scores.registry import SCORES\n"
         "from openauc.features import make_score\n"
         "print(make_score('max_logit')([[0.0]], [[1.0, 2.0]]))\n"
         "for name in ('OpenSetClassifier', 'PseudoUnknownSplit', 'openauc_scorer'):\n"

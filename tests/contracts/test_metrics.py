@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, order_preserving, random_triple, triples
 
 from openauc import Evaluation, evaluate
-from openauc.metrics.table import METRICS, standard_metrics
+from openauc.metrics.registry import METRICS, standard_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 

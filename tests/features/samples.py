@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from openauc.features.evidence import Fold
+from openauc.features.classifier.evidence import Fold
 
 
 def blobs(n_classes=4, per_class=30, *, width=6, apart=4.0, seed=0, noise=1.0):

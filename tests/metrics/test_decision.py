@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, order_preserving, random_triple, scores, triples
 
 from openauc.metrics import counts, decision
-from openauc.metrics._kernel import rank, read_samples
 from openauc.metrics.counts import counts_at, counts_over_thresholds, encode
 from openauc.metrics.decision import (
     DECISION_METRICS,
@@ -26,6 +25,8 @@ from openauc.metrics.decision import (
     unknown_tpr,
     youden_index,
 )
+from openauc.metrics.rank_table import rank
+from openauc.metrics.samples import read_samples
 
 AT_THRESHOLD = {
     "macro_f_score": (open_set_f_score, oracles.f_score),
@@ -522,7 +523,7 @@ def test_tied_samples_in_any_order_give_the_same_bits(monkeypatch):
     for backend, seed in (("numpy", 0), ("numpy", 1), ("numba", 2)):
         monkeypatch.setenv("OPENAUC_BACKEND", backend)
         order = np.random.default_rng(seed).permutation(3000)
-        found.append(counts.RankedModel(read_samples(*(part[order] for part in triple))).counts)
+        found.append(counts.RankedSamples(read_samples(*(part[order] for part in triple))).counts)
     for other in found[1:]:
         assert all(np.array_equal(one, two) for one, two in zip(found[0], other, strict=True))
 

@@ -7,12 +7,13 @@ from strategies import UNKNOWN, fractions, random_triple, triples
 
 from openauc.intervals import measure
 from openauc.metrics import influence, ranking
-from openauc.metrics._kernel import rank, read_samples
-from openauc.metrics.counts import RankedModel, encode
+from openauc.metrics.counts import RankedSamples, encode
 from openauc.metrics.decision import DECISION_METRICS, closed_set_accuracy
 from openauc.metrics.influence import Influence
+from openauc.metrics.rank_table import rank
 from openauc.metrics.ranking import acc_plus_auc, acc_times_auc, average_precision, openauc_score
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
+from openauc.metrics.samples import read_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 both_ties = pytest.mark.parametrize("ties", ["half", "strict"])
@@ -109,7 +110,7 @@ def test_average_precision_without_a_sample(positive, decimals):
 @pytest.mark.parametrize("name", DECISION_METRICS)
 def test_decision_metrics_without_a_sample(name):
     triple = random_triple(500, seed=2, n_classes=4)
-    model = RankedModel(read_samples(*triple))
+    model = RankedSamples(read_samples(*triple))
     at = measure(METRICS[name], model).threshold
     if name == "normalized_accuracy":
         at = 1.0  # its best threshold rejects next to nothing

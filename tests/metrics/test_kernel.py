@@ -12,20 +12,14 @@ import pytest
 from hypothesis import given
 from strategies import UNKNOWN, Triple, random_triple, triples
 
-from openauc.metrics import _kernel
-from openauc.metrics._kernel import (
-    CORRECT,
-    UNKNOWN_KIND,
-    WRONG,
-    average_precision_sum,
-    count_pairs,
-    fast_backend,
-    rank,
-    read_samples,
-)
+from openauc.metrics import _backend, _pairs
+from openauc.metrics._backend import fast_backend
+from openauc.metrics._pairs import count_pairs
 from openauc.metrics.counts import counts_over_thresholds, encode
 from openauc.metrics.decision import threshold_sweep
+from openauc.metrics.rank_table import Ranking, average_precision_sum, rank
 from openauc.metrics.ranking import auroc_score, average_precision, openauc_score
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 _fast = pytest.importorskip("openauc.metrics._fast")
 
@@ -119,14 +113,14 @@ DISTRIBUTIONS = {
 every_distribution = pytest.mark.parametrize("draw", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS.keys())
 
 
-def adversarial(draw, n: int, dtype=np.float64) -> _kernel.Samples:
+def adversarial(draw, n: int, dtype=np.float64) -> Samples:
     triple = random_triple(max(n, 2), seed=n)
     with np.errstate(over="ignore"):
         score = draw(np.random.default_rng(n), n).astype(dtype)
     return read_samples(triple.y_true[:n], triple.y_pred[:n], score, need_unknown=False)
 
 
-def same_ranking(a: _kernel.Ranking, b: _kernel.Ranking) -> None:
+def same_ranking(a: Ranking, b: Ranking) -> None:
     np.testing.assert_array_equal(a.order, b.order)
     np.testing.assert_array_equal(a.last, b.last)
     np.testing.assert_array_equal(a.threshold, b.threshold)
@@ -143,7 +137,7 @@ def test_memory_kept_from_another_call_does_not_matter(monkeypatch):
     assert [count_pairs(case, with_wrong=False) for case in cases] == expected
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda case: count_pairs(case, with_wrong=False), 4 * cases)) == 4 * expected
-    assert len(_kernel._kept) == 1
+    assert len(_pairs._kept) == 1
 
 
 @every_distribution
@@ -188,9 +182,9 @@ def test_no_correct_sample_leaves_nothing_to_count(monkeypatch):
 
 def test_numpy_counts_in_chunks(monkeypatch):
     samples = adversarial(_few_values, 1000)
-    whole = _kernel._count_pairs_numpy(samples, True)
-    monkeypatch.setattr(_kernel, "_CHUNK", 7)
-    assert _kernel._count_pairs_numpy(samples, True) == whole
+    whole = _pairs._count_pairs_numpy(samples, True)
+    monkeypatch.setattr(_pairs, "_CHUNK", 7)
+    assert _pairs._count_pairs_numpy(samples, True) == whole
 
 
 def test_equal_scores_keep_the_order_of_the_samples(monkeypatch):
@@ -379,7 +373,7 @@ def interpreted(monkeypatch):
 def test_the_uncompiled_loops_count_and_rank(interpreted, monkeypatch, draw, dtype):
     samples = adversarial(draw, 150, dtype)
     for with_wrong in (False, True):
-        assert count_pairs(samples, with_wrong=with_wrong) == _kernel._count_pairs_numpy(samples, with_wrong)
+        assert count_pairs(samples, with_wrong=with_wrong) == _pairs._count_pairs_numpy(samples, with_wrong)
     same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
 
 
@@ -420,7 +414,7 @@ def test_crowded_and_sorted_bins(interpreted):
 def not_loaded(monkeypatch):
     """numba is installed, but `_fast` has not been imported yet; importing is recorded, not done."""
     imported = []
-    monkeypatch.delitem(sys.modules, _kernel._FAST)
+    monkeypatch.delitem(sys.modules, _backend._FAST)
     monkeypatch.setattr(importlib, "import_module", lambda name: imported.append(name) or _fast)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
@@ -442,7 +436,7 @@ def test_the_compiled_loops_are_imported_when_they_pay(monkeypatch, not_loaded, 
     if choice is not None:
         monkeypatch.setenv("OPENAUC_BACKEND", choice)
     assert fast_backend(work) is (_fast if loads else None)
-    assert not_loaded == ([_kernel._FAST] if loads else [])
+    assert not_loaded == ([_backend._FAST] if loads else [])
 
 
 def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
@@ -453,7 +447,7 @@ def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
 
 def test_asking_for_numba_without_it_is_an_error(monkeypatch):
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    monkeypatch.delitem(sys.modules, _kernel._FAST)
+    monkeypatch.delitem(sys.modules, _backend._FAST)
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match="numba"):
         fast_backend(1)
@@ -472,7 +466,7 @@ def test_a_wrong_backend_is_refused(monkeypatch):
 
 
 def test_results_of_threads_come_in_order_and_errors_come_through():
-    assert _kernel.in_threads(lambda i: i * i, 9) == [i * i for i in range(9)]
+    assert _backend.in_threads(lambda i: i * i, 9) == [i * i for i in range(9)]
 
     def fail(i: int) -> int:
         if i == 3:
@@ -480,26 +474,26 @@ def test_results_of_threads_come_in_order_and_errors_come_through():
         return i
 
     with pytest.raises(RuntimeError, match="task 3"):
-        _kernel.in_threads(fail, 5)
+        _backend.in_threads(fail, 5)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3, 8])
 def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
     samples = adversarial(_heavy_tails, 5000)
-    expected = _kernel._count_pairs_numpy(samples, True)
-    monkeypatch.setattr(_kernel, "threads", lambda: n_threads)
-    monkeypatch.setattr(_kernel, "_THREADS_FROM", 100)
+    expected = _pairs._count_pairs_numpy(samples, True)
+    monkeypatch.setattr(_backend, "threads", lambda: n_threads)
+    monkeypatch.setattr(_backend, "_THREADS_FROM", 100)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    assert len(_kernel.parts_of(5000)) == n_threads
+    assert len(_backend.parts_of(5000)) == n_threads
     assert count_pairs(samples, with_wrong=True) == expected
     again = read_samples(samples.y_true, samples.y_pred, samples.score)
     assert np.array_equal(again.kind, samples.kind)
 
 
 def test_more_threads_than_the_samples_of_a_side(monkeypatch):
-    monkeypatch.setattr(_kernel, "threads", lambda: 4)
-    monkeypatch.setattr(_kernel, "_THREADS_FROM", 1)
+    monkeypatch.setattr(_backend, "threads", lambda: 4)
+    monkeypatch.setattr(_backend, "_THREADS_FROM", 1)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     for n in (4, 5, 9):
         samples = adversarial(_ascending, n)
-        assert count_pairs(samples, with_wrong=True) == _kernel._count_pairs_numpy(samples, True)
+        assert count_pairs(samples, with_wrong=True) == _pairs._count_pairs_numpy(samples, True)

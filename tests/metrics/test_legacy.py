@@ -39,7 +39,7 @@ from openauc.metrics.ranking import (
     fpr_at_tpr,
     openauc_score,
 )
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 

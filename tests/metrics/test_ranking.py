@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, fractions, order_preserving, random_triple, triples
 
 from openauc.metrics import ranking
-from openauc.metrics._kernel import RankTable, rank, read_samples
 from openauc.metrics.decision import closed_set_accuracy
+from openauc.metrics.rank_table import RankTable, rank
 from openauc.metrics.ranking import (
     ScoreDirectionWarning,
     acc_plus_auc,
@@ -33,6 +33,7 @@ from openauc.metrics.ranking import (
     pointwise_sum,
     roc_curve,
 )
+from openauc.metrics.samples import read_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 

@@ -5,11 +5,12 @@ import pytest
 import scipy.stats
 from strategies import UNKNOWN, Triple, random_triple
 
-from openauc.intervals import Bootstrap, measure
+from openauc.intervals import IntervalEstimator, measure
 from openauc.metrics import resampling
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, RankTable, rank, read_samples
-from openauc.metrics.counts import RankedModel, counts_by_class, encode
+from openauc.metrics.counts import RankedSamples, counts_by_class, encode
 from openauc.metrics.decision import DECISION_METRICS
+from openauc.metrics.rank_table import RankTable, rank
+from openauc.metrics.registry import METRICS, ColumnMetric, DecisionMetric, TableMetric
 from openauc.metrics.resampling import (
     coarse,
     generator,
@@ -18,7 +19,7 @@ from openauc.metrics.resampling import (
     resampled_counts,
     resampled_table,
 )
-from openauc.metrics.table import METRICS, ColumnMetric, DecisionMetric, TableMetric
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
 
 REPLICATES = 20_000
 
@@ -92,7 +93,7 @@ def test_a_coarse_table_resolves_the_few_samples_that_overlap():
 
 def full_bootstrap(triple, n_replicates: int, seed: int) -> dict[str, np.ndarray]:
     """Replicates of every bootstrapped metric by drawing the samples themselves, as the definition says."""
-    model = RankedModel(read_samples(*triple))
+    model = RankedSamples(read_samples(*triple))
     ranking, coded, samples = model.ranking, model.coded, model.samples
     rng = np.random.default_rng(seed)
     unknown = ranking.kind == UNKNOWN_KIND
@@ -184,8 +185,8 @@ def test_intervals_are_those_of_the_full_bootstrap(name, monkeypatch):
     monkeypatch.setattr(resampling, "MOST_COLUMNS", 256)
     triple = MODELS[name]
     expected = full_bootstrap(triple, REPLICATES, 11)
-    model = RankedModel(read_samples(*triple))
-    ours = Bootstrap(model, 0.95, REPLICATES, 12)
+    model = RankedSamples(read_samples(*triple))
+    ours = IntervalEstimator(model, 0.95, REPLICATES, 12)
     for metric in BOOTSTRAPPED:
         replicates = ours.replicates(METRICS[metric], measure(METRICS[metric], model))
         low, high = np.quantile(replicates, [0.025, 0.975])
@@ -203,8 +204,8 @@ def test_the_replicates_of_a_coarse_table_are_those_of_the_full_one(monkeypatch)
     spreads = {}
     for columns in (256, 8192):
         monkeypatch.setattr(resampling, "MOST_COLUMNS", columns)
-        model = RankedModel(read_samples(*triple))
-        ours = Bootstrap(model, 0.95, 4000, 3)
+        model = RankedSamples(read_samples(*triple))
+        ours = IntervalEstimator(model, 0.95, 4000, 3)
         spreads[columns] = {
             name: ours.interval(METRICS[name], measure(METRICS[name], model))[0]
             for name in ("average_precision_unknown", "average_precision_known", "detection_accuracy")

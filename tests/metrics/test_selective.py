@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, random_triple, triples
 
 from openauc import compare, evaluate
-from openauc.metrics._kernel import rank, read_samples
+from openauc.metrics.rank_table import rank
+from openauc.metrics.samples import read_samples
 from openauc.metrics.selective import SELECTIVE, augrc, aurc, e_aurc, expected_calibration_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")

@@ -10,7 +10,7 @@ import pytest
 
 from openauc import evaluate
 from openauc.features import OpenSetClassifier
-from openauc.features.rejector import EVIDENCE
+from openauc.features.classifier.rejector import EVIDENCE
 from openauc.report import classifier_report
 
 from .conftest import Open

@@ -10,8 +10,8 @@ from strategies import triples
 
 import openauc
 from openauc import Predictions
-from openauc.metrics._kernel import read_samples
-from openauc.metrics.counts import RankedModel
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.samples import read_samples
 from openauc.report.model import LINES, MOST_CLASSES, Names, model_data
 
 from .conftest import predictions
@@ -20,7 +20,7 @@ NONE = Names({})
 
 
 def data_of(triple: Predictions, names: Names = NONE) -> dict:
-    return model_data("m", RankedModel(read_samples(*triple)), names=names, n_replicates=20).data
+    return model_data("m", RankedSamples(read_samples(*triple)), names=names, n_replicates=20).data
 
 
 @pytest.mark.parametrize("position", [0, 1, 17, 200, -1])
@@ -74,7 +74,7 @@ def test_the_band_holds_the_curve_and_widens_with_the_level() -> None:
     triple = predictions()
     curve = openauc.oscr_curve(*triple)
     narrow, wide = (
-        model_data("m", RankedModel(read_samples(*triple)), names=NONE, n_replicates=20, level=level).data["band"]
+        model_data("m", RankedSamples(read_samples(*triple)), names=NONE, n_replicates=20, level=level).data["band"]
         for level in (0.5, 0.99)
     )
     inside = [(low <= curve.at(x) <= high) for x, low, high in zip(wide["x"], wide["low"], wide["high"], strict=True)]

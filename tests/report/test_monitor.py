@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openauc.features import Monitor, OpenSetClassifier
-from openauc.features.monitor import LIMITS
+from openauc.features.monitor.monitor import LIMITS
 from openauc.report import monitor_report
 
 from .conftest import Open

@@ -18,7 +18,7 @@ import pytest
 import openauc.shards.evaluation as module
 import openauc.shards.executors as executors
 from openauc import Predictions, evaluate
-from openauc.metrics.table import METRICS, PairMetric, RateMetric
+from openauc.metrics.registry import METRICS, PairMetric, RateMetric
 from openauc.shards import Plan, Shard, evaluate_shards, find_shards, here, processes
 from openauc.shards.counting import Counting, Outcome, Work
 from openauc.shards.state import WorkFolder, pack, unpack

@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from openauc.bench.trial import Scalar, TrialSpec
-from openauc.features.base import RULES
+from openauc.features.scores.base import RULES
 from openauc.methods import build_method
 from openauc.recipe import Recipe
 

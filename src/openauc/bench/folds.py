@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from openauc._columns import read_columns, write_columns
 from openauc._trial_files import FOLDS
 from openauc._validation import check_choice
-from openauc.features.base import RULES, Floats
-from openauc.features.evidence import Fold, Scale, standardise
-from openauc.features.fitting import COMPARED
-from openauc.features.rejector import Rejector, choose_rejector
-from openauc.features.scores import make_score
-from openauc.features.splits import PseudoUnknownSplit
+from openauc.features.classifier.evidence import Fold, Scale, standardise
+from openauc.features.classifier.fitting import COMPARED
+from openauc.features.classifier.rejector import Rejector, choose_rejector
+from openauc.features.classifier.splits import PseudoUnknownSplit
+from openauc.features.scores.base import RULES, Floats
+from openauc.features.scores.registry import make_score
 from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData
 from openauc.training.predict import Embedded
@@ -54,7 +54,7 @@ def plans(y: Rows, seed: int) -> list[tuple[Rows, Rows]]:
 class Look(NamedTuple):
     """What one fold network says of samples it was not trained on.
 
-    ``raw`` (n, m) are the scores :data:`~openauc.features.fitting.COMPARED`, not standardised; ``label`` and
+    ``raw`` (n, m) are the scores :data:`~openauc.features.classifier.fitting.COMPARED`, not standardised; ``label`` and
     ``predicted`` (n,) are classes among all of them, and ``known`` (n,) tells which samples' classes are the network's.
     """
 

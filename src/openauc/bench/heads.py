@@ -18,12 +18,12 @@ from sklearn.svm import OneClassSVM
 from threadpoolctl import threadpool_limits
 
 from openauc.bench.trial import TrialSpec
-from openauc.features.estimator import OpenSetClassifier
-from openauc.features.evidence import Observer, Scale, Task, observe_rest, standardise
-from openauc.features.fitting import COMPARED
-from openauc.features.heads import HEADS
-from openauc.features.scores import SCORES
-from openauc.features.splits import deal
+from openauc.features.classifier.estimator import OpenSetClassifier
+from openauc.features.classifier.evidence import HeadWithScores, Scale, Task, observe_rest, standardise
+from openauc.features.classifier.fitting import COMPARED
+from openauc.features.classifier.heads import HEADS
+from openauc.features.classifier.splits import deal
+from openauc.features.scores.registry import SCORES
 from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData
 from openauc.training.predict import Embedded
@@ -117,10 +117,10 @@ class FittedHead:
         return np.asarray(raw[:, columns.index(name)])
 
     @cached_property
-    def observer(self) -> Observer:
+    def observer(self) -> HeadWithScores:
         """The final head with every score there is."""
         final = self.classifier.observer_
-        return Observer.fit(final.head, self._train, self.data.train_labels, [*SCORES], final.scaling)
+        return HeadWithScores.fit(final.head, self._train, self.data.train_labels, [*SCORES], final.scaling)
 
     @cached_property
     def scale(self) -> Scale:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from openauc._validation import check_choice
 from openauc.bench.summary import Cell, Paired, Row, Summary
 from openauc.bench.variants import MEAN, Column
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -25,12 +25,12 @@ from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
-from openauc.features.base import RULES
-from openauc.features.scores import make_score
+from openauc.features.scores.base import RULES
+from openauc.features.scores.registry import make_score
 from openauc.methods import build_method, load_method
 from openauc.methods.base import Method
 from openauc.metrics.ranking import ScoreDirectionWarning
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 from openauc.models import load_weights
 from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData

@@ -31,9 +31,9 @@ from openauc.bench.variants import (
     telling_settings,
     variants_of,
 )
-from openauc.metrics.table import METRICS
+from openauc.comparison import Interval, holm
+from openauc.metrics.registry import METRICS
 from openauc.protocols import PROTOCOLS
-from openauc.uncertainty import Interval, holm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openauc._validation import check_choice, check_fraction
-from openauc.features.base import HEADS, RULES
-from openauc.features.scores import SCORES
+from openauc.features.scores.base import HEADS, RULES
+from openauc.features.scores.registry import SCORES
 from openauc.methods import load_method, recipe_for
 from openauc.protocols import PROTOCOLS, Protocol, get_protocol, is_protocol_file
 from openauc.recipe import Recipe

@@ -54,7 +54,7 @@ def embed(
     from openauc.encoders.inputs import open_source
     from openauc.encoders.output import check_output, write_embeddings
     from openauc.encoders.parts import parts_folder
-    from openauc.encoders.table import encoder_kind, get_encoder, refuse_other_kind
+    from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
 
     check_output(out)
     if out.exists() and Path(source).exists() and out.samefile(source):

@@ -135,7 +135,7 @@ def evaluate(
 
     Where a file has decisions, in a column prediction as `openauc predict` writes it, they are judged first.
     """
-    from openauc.metrics.table import standard_metrics
+    from openauc.metrics.registry import standard_metrics
 
     label = read_label(unknown_label)
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)

@@ -18,7 +18,7 @@ from openauc._columns import means_unknown
 from openauc._validation import check_choice, named, read_label
 from openauc.commands.scoring import _console, _show
 from openauc.commands.train import assignments
-from openauc.features.tables import Missing, is_model
+from openauc.features.classifier.tables import Missing, is_model
 from openauc.metrics.operating import Costs
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.status import Status
 
-    from openauc.features.estimator import OpenSetClassifier
-    from openauc.features.report import FitReport
-    from openauc.features.tables import Table as Samples
+    from openauc.features.classifier.estimator import OpenSetClassifier
+    from openauc.features.classifier.report import FitReport
+    from openauc.features.classifier.tables import Table as Samples
 
 _COLUMNS, _MODEL, _THRESHOLD = "Columns", "Model", "Threshold"
 _MOST_NAMED = 6
@@ -109,7 +109,7 @@ def fit(
     held out in turn to choose and learn what tells unknown samples from known ones.
     """
     from openauc.features import OpenSetClassifier
-    from openauc.features.tables import groups_of, read_table
+    from openauc.features.classifier.tables import groups_of, read_table
 
     begin = time.monotonic()
     _refuse_other_folder(out)
@@ -268,7 +268,7 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
 
 def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str]]:
     from openauc.commands.progress import clock
-    from openauc.features.tables import unknown_when
+    from openauc.features.classifier.tables import unknown_when
 
     report: FitReport = classifier.report_
     outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""

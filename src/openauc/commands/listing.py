@@ -15,7 +15,7 @@ from rich.table import Table
 
 from openauc._validation import check_choice
 from openauc.commands.train import require_torch
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 from openauc.protocols import PROTOCOLS
 
 
@@ -44,7 +44,7 @@ def _methods() -> Table:
 
 
 def _scores() -> Table:
-    from openauc.features.scores import SCORES
+    from openauc.features.scores.registry import SCORES
 
     rows = ((name, score.looks_at, score.formula, score.source) for name, score in SCORES.items())
     return _table("scores", ("name", "looks at", "formula", "source"), rows)

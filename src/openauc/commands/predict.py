@@ -27,14 +27,14 @@ from openauc.commands.train import (
     make_spec,
     require_torch,
 )
-from openauc.features.tables import MODEL, is_model
+from openauc.features.classifier.tables import MODEL, is_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from openauc.bench.trial import TrialSpec
-    from openauc.features.estimator import OpenSetClassifier
-    from openauc.features.tables import Table
+    from openauc.features.classifier.estimator import OpenSetClassifier
+    from openauc.features.classifier.tables import Table
 
 Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
@@ -144,7 +144,7 @@ def _label_table(
 ) -> None:
     """Write what a classifier says of every row of a table."""
     from openauc.features import OpenSetClassifier
-    from openauc.features.tables import decide, other_columns, promise_of, truth
+    from openauc.features.classifier.tables import decide, other_columns, promise_of, truth
     from openauc.predictions import write_columns
     from openauc.verdict import judge
 
@@ -195,7 +195,7 @@ def read_like_model(
 ) -> Table:
     """A table whose features are those a model was fitted on, as far as one can tell; texts and images are embedded."""
     from openauc.encoders.like import encode_like, lacks_features
-    from openauc.features.tables import Source, read_table, refuse_other_features
+    from openauc.features.classifier.tables import Source, read_table, refuse_other_features
 
     source = Source.load(folder)
     if embedding_column is None and lacks_features(file, source, classifier.n_features_in_):

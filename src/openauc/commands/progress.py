@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 
 METRIC = "openauc"
 

@@ -24,7 +24,7 @@ from openauc.commands.scoring import (
     model_names,
     unknown_label_of,
 )
-from openauc.features.tables import is_model
+from openauc.features.classifier.tables import is_model
 
 REPORT = "report.html"
 

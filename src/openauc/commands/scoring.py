@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from openauc._columns import Columns
     from openauc.audit import Audit
+    from openauc.comparison import Comparison
     from openauc.metrics.operating import Costs, OperatingPoint
     from openauc.predictions import Predictions
-    from openauc.uncertainty import Comparison
     from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
@@ -63,7 +63,7 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Paired differences of two or more models on the same samples, with interval and p-value."""
-    from openauc.uncertainty import compare as compare_triples
+    from openauc.comparison import compare as compare_triples
 
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}

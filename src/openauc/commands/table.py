@@ -47,7 +47,7 @@ def table(
     from openauc.bench.store import Store
     from openauc.bench.summary import summarise
     from openauc.bench.trial import main_metric
-    from openauc.metrics.table import METRICS
+    from openauc.metrics.registry import METRICS
 
     for name in metric or ():
         check_choice("--metric", name, METRICS)
@@ -79,7 +79,7 @@ def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, re
     """The result with these metrics, computed from its predictions where they are not there."""
     from openauc._validation import UNKNOWN
     from openauc.metrics.ranking import ScoreDirectionWarning
-    from openauc.metrics.table import METRICS
+    from openauc.metrics.registry import METRICS
     from openauc.predictions import Predictions, read_columns
 
     present = [result.metrics, *result.groups.values()]

@@ -13,7 +13,7 @@ import typer
 
 from openauc._trial_files import features_file
 from openauc.bench.trial import SETTABLE, TrialResult, TrialSpec
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 from openauc.recipe import FIELDS
 
 if TYPE_CHECKING:

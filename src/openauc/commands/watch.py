@@ -13,12 +13,12 @@ from openauc._columns import read_columns
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
 from openauc.commands.scoring import _console, _show
-from openauc.features.tables import LABELS, MODEL, Source, is_model, truth
+from openauc.features.classifier.tables import LABELS, MODEL, Source, is_model, truth
 
 if TYPE_CHECKING:
-    from openauc.features.estimator import OpenSetClassifier
-    from openauc.features.monitor import Monitor
-    from openauc.features.tables import Table
+    from openauc.features.classifier.estimator import OpenSetClassifier
+    from openauc.features.classifier.tables import Table
+    from openauc.features.monitor.monitor import Monitor
 
 SAMPLE = "sample"
 """Column of --labels with the number of a sample in the stream."""
@@ -102,7 +102,7 @@ def _new(
     seed: int,
     columns: dict[str, str | None],
 ) -> Monitor:
-    from openauc.features.monitor import Monitor
+    from openauc.features.monitor.monitor import Monitor
 
     samples = None if reference is None else read_like_model(folder, classifier, reference, **columns).features
     given = {"alpha": alpha, "window": window}
@@ -113,7 +113,7 @@ def _new(
 def _continued(
     state: Path, classifier: OpenSetClassifier, *, alpha: float | None, window: int | None, reference: Path | None
 ) -> Monitor:
-    from openauc.features.monitor import Monitor
+    from openauc.features.monitor.monitor import Monitor
 
     monitor = Monitor.load(state, classifier)
     for name, given in (("alpha", alpha), ("window", window)):
@@ -173,7 +173,7 @@ def _take(monitor: Monitor, labels: Any, samples: Any) -> None:
 
 def _tell(monitor: Monitor) -> None:
     """What was seen, what has changed, what labels say, and what cannot be told."""
-    from openauc.features.monitor import LIMITS, PARTS
+    from openauc.features.monitor.monitor import LIMITS, PARTS
 
     names = {"rejected": "share rejected", "classes": "acceptance of a class", "scores": "distribution of scores"}
     rows = []

@@ -1,6 +1,6 @@
 """Pretrained encoders by name: texts or images in, features out."""
 
 from openauc.encoders.base import Encoder
-from openauc.encoders.table import ENCODERS, get_encoder
+from openauc.encoders.registry import ENCODERS, get_encoder
 
 __all__ = ["ENCODERS", "Encoder", "get_encoder"]

@@ -13,8 +13,8 @@ import numpy as np
 from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, unreadable_parquet
 from openauc.encoders.base import CHUNK, Encoder, Features
 from openauc.encoders.inputs import Source, is_image, is_text, open_source
-from openauc.encoders.table import encoder_kind, get_encoder
-from openauc.features import tables
+from openauc.encoders.registry import encoder_kind, get_encoder
+from openauc.features.classifier import tables
 from openauc.protocols.sources import IMAGE_SUFFIXES
 
 
@@ -70,7 +70,7 @@ def encode_like(
     model, file
         The folder of the model; a table, a folder of images or one image.
     label_column
-        As in :func:`~openauc.features.tables.read_table`.
+        As in :func:`~openauc.features.classifier.tables.read_table`.
     seen
         Told after each chunk how many items are done, of how many.
     """

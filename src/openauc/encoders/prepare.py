@@ -8,7 +8,7 @@ from filelock import FileLock
 
 from openauc.encoders.inputs import open_source
 from openauc.encoders.output import write_embeddings
-from openauc.encoders.table import encoder_kind, get_encoder
+from openauc.encoders.registry import encoder_kind, get_encoder
 from openauc.protocols import Protocol
 from openauc.protocols.embeddings import EmbeddingFile, EmbeddingSource
 

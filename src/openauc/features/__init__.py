@@ -6,15 +6,15 @@ are asked for.
 
 from typing import Any
 
-from openauc.features.base import Score
-from openauc.features.scores import SCORES, make_score
+from openauc.features.scores.base import Score
+from openauc.features.scores.registry import SCORES, make_score
 
 _WITH_SKLEARN = {
-    "FitReport": "report",
-    "Monitor": "monitor",
-    "OpenSetClassifier": "estimator",
-    "PseudoUnknownSplit": "splits",
-    "openauc_scorer": "splits",
+    "FitReport": "classifier.report",
+    "Monitor": "monitor.monitor",
+    "OpenSetClassifier": "classifier.estimator",
+    "PseudoUnknownSplit": "classifier.splits",
+    "openauc_scorer": "classifier.splits",
 }
 
 __all__ = [

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from openauc._validation import check_choice, check_fraction
-from openauc.features.scores import make_score
+from openauc.features.scores.registry import make_score
 from openauc.models.base import Backbone
 from openauc.recipe import LARGE_IMAGES, Recipe
 

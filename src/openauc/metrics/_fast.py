@@ -1,6 +1,6 @@
-"""Compiled loops behind ``_kernel``: imported only where numba is installed and the input is large.
+"""Compiled loops behind ``_pairs`` and ``rank_table``: imported only where numba is installed and the input is large.
 
-Every function releases the interpreter lock, so ``_kernel`` spreads chunks over plain threads, and returns
+Every function releases the interpreter lock, so ``_pairs`` spreads chunks over plain threads, and returns
 integers (or sums taken in the same order as numpy's), so the result equals the numpy path to the last bit.
 """
 

@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import Label
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, Ints, Ranking, RankTable, Samples, fast_backend, rank
+from openauc.metrics._backend import fast_backend
 from openauc.metrics.curve import Floats
+from openauc.metrics.rank_table import Counts, Ranking, RankTable, rank
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples
 
 _TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
 
@@ -248,7 +250,7 @@ def _rate_changes(
     )
 
 
-class RankedModel:
+class RankedSamples:
     """The samples of one model, sorted once: values, intervals, curves, comparison and report all read from here."""
 
     def __init__(self, samples: Samples, classes: Sequence[Label] | None = None) -> None:

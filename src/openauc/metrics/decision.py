@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import CORRECT, Counts, read_samples
-from openauc.metrics.counts import DecisionCounts, RankedModel, check_threshold, counts_at, encode, ratio
+from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold, counts_at, encode, ratio
 from openauc.metrics.curve import Curve, Floats
+from openauc.metrics.rank_table import Counts
+from openauc.metrics.samples import CORRECT, read_samples
 
 Average = Literal["macro", "micro"]
 AusReading = Literal["precision", "accuracy"]
@@ -348,10 +349,10 @@ def threshold_sweep(
     check.check_fraction("weight", weight)
     check.check_choice("aus", aus, ("precision", "accuracy"))
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
-    return sweep_of(RankedModel(samples, classes), weight, aus)
+    return sweep_of(RankedSamples(samples, classes), weight, aus)
 
 
-def sweep_of(model: RankedModel, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
+def sweep_of(model: RankedSamples, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
     """Sweep over the samples of a model."""
     counts = model.counts
     values = {name: model.over_thresholds(formula) for name, formula in DECISION_METRICS.items()}

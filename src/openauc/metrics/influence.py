@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ranking, RankTable
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_at, ratio
 from openauc.metrics.curve import Curve, Floats
+from openauc.metrics.rank_table import Ranking, RankTable
 from openauc.metrics.ranking import Side, Ties
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND
 
 
 class Influence(NamedTuple):

@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, RankTable, Samples, rank, read_samples
-from openauc.metrics.counts import RankedModel, ratio
+from openauc.metrics.counts import RankedSamples, ratio
 from openauc.metrics.curve import Floats
 from openauc.metrics.decision import ThresholdSweep, sweep_of
+from openauc.metrics.rank_table import RankTable, rank
 from openauc.metrics.ranking import (
     auroc_of,
     average_precision,
@@ -32,6 +32,7 @@ from openauc.metrics.ranking import (
     fpr_at_tpr_of,
     openauc_of,
 )
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, Samples, read_samples
 
 _MASK_MARGIN = 1e-5  # by how much the OpenAUC code lifts misclassified known samples above every unknown one
 _GRID = np.arange(1, 100) * 0.01  # the thresholds of its F-scores, on the scale of the sigmoid
@@ -264,7 +265,7 @@ def openauc_code_f_scores(
     """
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
     squashed = replace(samples, score=_float32_sigmoid(samples.score))
-    sweep = sweep_of(RankedModel(squashed, classes))
+    sweep = sweep_of(RankedSamples(squashed, classes))
     column = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
     pooled, averaged = (sweep.values[name][column] for name in ("micro_f_score", "macro_f_score"))
     return GridFScores(
@@ -443,7 +444,7 @@ def explain(
     arpl_oscr 0.417, openauc 0.500, -0.083
     """
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    model = RankedModel(samples)
+    model = RankedSamples(samples)
     sweep = sweep_of(model)
     rows = []
     for name, legacy in LEGACY.items():

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import UNKNOWN_KIND, Ranking, RankTable, Samples, rank, read_samples
-from openauc.metrics.counts import RankedModel, check_threshold
+from openauc.metrics.counts import RankedSamples, check_threshold
 from openauc.metrics.decision import sweep_of
+from openauc.metrics.rank_table import Ranking, RankTable, rank
+from openauc.metrics.samples import UNKNOWN_KIND, Samples, read_samples
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
 _ROUNDING = 1e-12  # relative: 20 * 0.55 must count as 11, not as a little more
@@ -135,7 +136,7 @@ def choose_threshold(
         expected = expected_cost(ranking.table, price)
         column = int(np.argmin(expected))
         return _point(ranking, ranking.threshold[column], target=target, objective=float(expected[column]), costs=price)
-    best = sweep_of(RankedModel(samples)).best(target)
+    best = sweep_of(RankedSamples(samples)).best(target)
     return _point(ranking, best.threshold, target=target, objective=best.value)
 
 

@@ -15,19 +15,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import (
+from openauc.metrics._pairs import count_pairs
+from openauc.metrics.curve import Curve, Floats, segment_areas
+from openauc.metrics.rank_table import (
     Counts,
     RankTable,
-    Samples,
     average_precision_sum,
-    count_pairs,
     exact_dot,
     largest_gap,
     may_overflow,
     rank,
-    read_samples,
 )
-from openauc.metrics.curve import Curve, Floats, segment_areas
+from openauc.metrics.samples import Samples, read_samples
 
 Ties = Literal["half", "strict"]
 Side = Literal["unknown", "known"]

@@ -13,9 +13,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Counts, Ints, RankTable, may_overflow
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class, tally
 from openauc.metrics.curve import Floats
+from openauc.metrics.rank_table import Counts, RankTable, may_overflow
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints
 
 MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a bound by more than what these leave out
 MOST_CELLS = 1024  # pairs of classes confused, each drawn by itself

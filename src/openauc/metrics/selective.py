@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Counts, RankTable, rank, read_samples
 from openauc.metrics.curve import Floats
 from openauc.metrics.influence import Influence
-from openauc.metrics.table import Metric, TableMetric
+from openauc.metrics.rank_table import Counts, RankTable, rank
+from openauc.metrics.registry import Metric, TableMetric
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
 
 
 def _accepted(table: RankTable) -> tuple[Counts, Counts]:

@@ -2,8 +2,8 @@
 
 from openauc.protocols.base import OpenSetData, Protocol, Sizes, Split
 from openauc.protocols.files import is_protocol_file, read_protocol
+from openauc.protocols.registry import PROTOCOLS, get_protocol
 from openauc.protocols.sources import SOURCES, FolderSource, Images, LazyImages, ParquetSource, Source
-from openauc.protocols.table import PROTOCOLS, get_protocol
 
 __all__ = [
     "PROTOCOLS",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from openauc._validation import as_labels
 from openauc.environment import environment
 from openauc.evaluation import Evaluation
-from openauc.features.tables import decide, promise_of, truth, unknown_when
+from openauc.features.classifier.tables import decide, promise_of, truth, unknown_when
 from openauc.metrics.curve import Floats
 from openauc.metrics.operating import order_statistic
 from openauc.predictions import Predictions
@@ -21,7 +21,7 @@ from openauc.report.predictions import page_of
 from openauc.verdict import Verdict, judge
 
 if TYPE_CHECKING:
-    from openauc.features.estimator import OpenSetClassifier
+    from openauc.features.classifier.estimator import OpenSetClassifier
 
 ASKED = (*np.arange(0.5, 0.99, 0.005).round(3).tolist(), *np.arange(0.99, 0.9991, 0.001).round(3).tolist())
 """Shares of known samples that the slider accepts."""

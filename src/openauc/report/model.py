@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from openauc.evaluation import Evaluation, evaluate_model
 from openauc.intervals import REPLICATES
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, Ints, Ranking, RankTable, Samples
-from openauc.metrics.counts import Coded, RankedModel
+from openauc.metrics.counts import Coded, RankedSamples
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import sweep_of
 from openauc.metrics.operating import acceptance_threshold
+from openauc.metrics.rank_table import Ranking, RankTable
+from openauc.metrics.registry import METRICS, Metric
 from openauc.metrics.resampling import resampled_table
-from openauc.metrics.table import METRICS, Metric
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples
 from openauc.report.thinning import slider_columns, thin
 
 LINES = ("macro_f_score", "youden_index", "normalized_accuracy")
@@ -60,7 +61,7 @@ class Names:
 
 def model_data(
     name: str,
-    model: RankedModel,
+    model: RankedSamples,
     *,
     names: Names,
     metrics: Mapping[str, Metric] = METRICS,
@@ -136,7 +137,7 @@ def _band(table: RankTable, level: float, seed: int) -> dict[str, list[float]]:
     return {"x": _rounded(grid), "low": _rounded(low), "high": _rounded(high)}
 
 
-def _sweep(model: RankedModel, columns: Ints) -> dict[str, list[Any]]:
+def _sweep(model: RankedSamples, columns: Ints) -> dict[str, list[Any]]:
     """Counts and metrics at each position of the slider, not rounded: these are the numbers one reads."""
     counts, sweep, table = model.counts, sweep_of(model), model.ranking.table
     at = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openauc.environment import environment
-from openauc.features.timeline import ERROR
+from openauc.features.monitor.timeline import ERROR
 from openauc.report.model import MOST_CLASSES
 from openauc.report.page import interval, percent, render
 
 if TYPE_CHECKING:
-    from openauc.features.monitor import Alarm, Monitor
+    from openauc.features.monitor.monitor import Alarm, Monitor
 
 NAMES = {"rejected": "share rejected", "classes": "most telling class", "scores": "all scores"}
 """What the page calls the parts that are watched."""
@@ -117,7 +117,7 @@ def _classes(monitor: Monitor) -> list[dict[str, Any]]:
 
 
 def _words(monitor: Monitor, name: str, stream: str) -> dict[str, Any]:
-    from openauc.features.monitor import LIMITS, PARTS
+    from openauc.features.monitor.monitor import LIMITS, PARTS
 
     n_classes = len(monitor.classifier.classes_)
     expected = _expected(monitor)

@@ -10,18 +10,18 @@ from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
 from openauc.audit import audit_model
+from openauc.comparison import compare_models, require_same_samples
 from openauc.environment import environment
 from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, seed_of
-from openauc.metrics._kernel import read_samples
-from openauc.metrics.counts import RankedModel
+from openauc.metrics.counts import RankedSamples
 from openauc.metrics.ranking import Ties, auroc_of, warn_if_reversed
-from openauc.metrics.table import METRICS, Metric, standard_metrics
+from openauc.metrics.registry import METRICS, Metric, standard_metrics
+from openauc.metrics.samples import read_samples
 from openauc.predictions import Predictions
-from openauc.report import words
+from openauc.report import sentences
 from openauc.report.model import Names, model_data
 from openauc.report.page import render
-from openauc.uncertainty import compare_models, require_same_samples
 
 TEMPLATE = "predictions"
 COMPARED = ("openauc", "partial_openauc", "auroc", "closed_set_accuracy")
@@ -101,7 +101,7 @@ def page_of(
     made = []
     for name, predictions in models.items():
         names = _names(name, predictions, class_names, origins)
-        model = RankedModel(read_samples(*predictions, unknown_label=unknown_label))
+        model = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
         warn_if_reversed(float(auroc_of(model.ranking.table)))
         model.counts  # noqa: B018  computed once, before two threads ask for it
         with ThreadPoolExecutor(1) as other:  # numpy and the compiled loops release the interpreter lock
@@ -116,7 +116,7 @@ def page_of(
                 seed=seed,
                 thresholds=thresholds,
             )
-        made.append((_Told(name, evaluation, words.losses(evaluation), *audited.result()), numbers, model))
+        made.append((_Told(name, evaluation, sentences.losses(evaluation), *audited.result()), numbers, model))
     made.sort(key=lambda one: -one[0].evaluation.openauc)
     told, data, ranked = zip(*made, strict=True)
     evaluations = {model.name: model.evaluation for model in told}
@@ -130,8 +130,8 @@ def page_of(
             compared = {name: metrics[name] for name in COMPARED if name in metrics}
             comparison = compare_models(ranked, tuple(evaluations), compared, None, level, seed, replicates)
     return {"models": data, "stories": [model.changes for model in told], "flipped": False, "level": level}, {
-        "headline": words.headline(evaluations, comparison),
-        "meaning": words.meaning(evaluations),
+        "headline": sentences.headline(evaluations, comparison),
+        "meaning": sentences.meaning(evaluations),
         "models": told,
         "metrics": metrics,
         "comparison": comparison,
@@ -148,7 +148,7 @@ class _Told(NamedTuple):
     name: str
     evaluation: Evaluation
     losses: str
-    stories: list[words.Story]
+    stories: list[sentences.Story]
     table1: tuple[Any, Any]
 
     @property
@@ -157,9 +157,9 @@ class _Told(NamedTuple):
         return [story.changes for story in self.stories]
 
 
-def _audited(model: RankedModel) -> tuple[list[words.Story], tuple[Any, Any]]:
+def _audited(model: RankedSamples) -> tuple[list[sentences.Story], tuple[Any, Any]]:
     result = audit_model(model)
-    return words.stories(result), words.table1(result)
+    return sentences.stories(result), sentences.table1(result)
 
 
 def _names(

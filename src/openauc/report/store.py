@@ -17,7 +17,7 @@ from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Row, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
-from openauc.metrics.table import METRICS
+from openauc.metrics.registry import METRICS
 from openauc.report.commands import command_of
 from openauc.report.page import interval, percent, render
 

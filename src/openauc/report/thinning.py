@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from openauc.metrics._kernel import Ints
 from openauc.metrics.curve import Floats
+from openauc.metrics.samples import Ints
 
 PIXELS = 1000
 """A chart is at most this wide and high, so that a pixel is a thousandth of the unit square."""

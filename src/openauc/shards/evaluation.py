@@ -10,12 +10,12 @@ from openauc._files import PathLike
 from openauc._validation import Label
 from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, Rng
-from openauc.metrics.table import METRICS, DecisionMetric, Metric, PairMetric, RateMetric
+from openauc.metrics.registry import METRICS, DecisionMetric, Metric, PairMetric, RateMetric
 from openauc.shards.counting import Counting, Outcome, Refining, Work, check_number
 from openauc.shards.executors import Execute, here
 from openauc.shards.paths import Shard
 from openauc.shards.plan import Plan
-from openauc.shards.state import ALL, Pile, Slice, WorkFolder, unpack
+from openauc.shards.state import ALL, MergeTree, Slice, WorkFolder, unpack
 from openauc.streaming import Accumulator
 
 EXACT_BYTES = 1 << 28
@@ -191,16 +191,16 @@ class _Run:
 
     def merge(self, shards: Sequence[Shard], folder: WorkFolder) -> dict[Slice, Accumulator]:
         """One accumulator per slice, and one of all."""
-        piles: dict[Slice, Pile] = {}
+        piles: dict[Slice, MergeTree] = {}
         labels: dict[str, Shard] = {}
         for shard in shards:
             for key, part in self._counts(shard, folder):
                 for label in part.classes[:1]:
                     _check_kinds(labels, label, shard)
-                piles.setdefault(key, Pile()).add(part)
+                piles.setdefault(key, MergeTree()).add(part)
             check_number(len(piles), self.plan)
         totals = {key: pile.total() for key, pile in piles.items()}
-        everything = Pile()
+        everything = MergeTree()
         for part in totals.values() or [self.plan.accumulator()]:
             everything.add(part)
         return {**totals, ALL: everything.total()}

@@ -118,7 +118,7 @@ def unpack(path: PathLike) -> Iterator[tuple[Slice, Accumulator]]:
         raise ValueError(f"{path} is damaged ({error}); remove it, and its shard is counted again.") from None
 
 
-class Pile:
+class MergeTree:
     """Accumulators to be merged, of which each weighs more than twice the next: few merges, and few at a time."""
 
     def __init__(self) -> None:

@@ -15,13 +15,13 @@ from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
 from openauc.evaluation import Evaluation, evaluate_model
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Samples, mark_samples
-from openauc.metrics.counts import RankedModel, positions
+from openauc.metrics.counts import RankedSamples, positions
 from openauc.metrics.curve import Curve
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
-from openauc.metrics.table import METRICS, ColumnMetric, DecisionMetric, Metric, TableMetric
+from openauc.metrics.registry import METRICS, ColumnMetric, DecisionMetric, Metric, TableMetric
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, mark_samples
 from openauc.streaming import files
-from openauc.streaming.bins import Bins, Sheet, look_at_labels
+from openauc.streaming.bins import BinCounts, Bins, look_at_labels
 from openauc.streaming.bounds import Bounds, Certificate
 from openauc.streaming.keys import bin_of, key_score, score_key
 from openauc.streaming.refinement import Refined, Refinement, Settled
@@ -214,7 +214,7 @@ class Accumulator:
             )
         return {name: metric for name, metric in metrics.items() if name not in by_class}
 
-    def _settled(self, evaluation: Evaluation, metrics: Mapping[str, Metric], model: RankedModel) -> Evaluation:
+    def _settled(self, evaluation: Evaluation, metrics: Mapping[str, Metric], model: RankedSamples) -> Evaluation:
         """Values as the bounds have them where these agree; intervals moved along and widened by what is open."""
         values, intervals, thresholds = dict(evaluation.values), dict(evaluation.intervals), dict(evaluation.thresholds)
         certificate = self._certificate(model)
@@ -240,14 +240,14 @@ class Accumulator:
             return MappingProxyType({name: (value, value) for name, value in values.items()})
         return MappingProxyType(self._certified(self.possible(metrics), self._model()))
 
-    def _certified(self, metrics: Mapping[str, Metric], model: RankedModel) -> dict[str, Bounds]:
+    def _certified(self, metrics: Mapping[str, Metric], model: RankedSamples) -> dict[str, Bounds]:
         if not self.n_unknown:
             metrics = {name: metric for name, metric in metrics.items() if not metric.needs_unknown}
         certificate = self._certificate(model)
         found = {name: certificate.of(metric) for name, metric in metrics.items()}
         return {name: bounds for name, bounds in found.items() if bounds is not None}
 
-    def _certificate(self, model: RankedModel) -> Certificate:
+    def _certificate(self, model: RankedSamples) -> Certificate:
         assert self._bins is not None
         return Certificate(self._bins.sheet(), model, self.refined(), per_class=self.per_class)
 
@@ -321,7 +321,7 @@ class Accumulator:
         certificate = self._certificate(model)
         return draw(certificate.worst), draw(certificate.best)
 
-    def _model(self, *, expanded: bool = False) -> RankedModel:
+    def _model(self, *, expanded: bool = False) -> RankedSamples:
         """The samples, or one per bin and kind, each with how often it occurred; ``expanded`` repeats them."""
         if self._rows is None:
             return self._binned_model()
@@ -336,7 +336,7 @@ class Accumulator:
         numbers = self.n_known, int(self._numbers[CORRECT]), self.n_unknown
         if expanded:
             columns = tuple(np.repeat(column, rows.times) for column in columns)  # type: ignore[assignment]
-        return RankedModel(Samples(*columns, self.unknown_label, *numbers, None if expanded else rows.times))
+        return RankedSamples(Samples(*columns, self.unknown_label, *numbers, None if expanded else rows.times))
 
     @property
     def _mark(self) -> Any:
@@ -344,9 +344,9 @@ class Accumulator:
         assert self._classes is not None
         return str(self.unknown_label) if self._classes.dtype.kind == "U" else self.unknown_label
 
-    def _binned_model(self) -> RankedModel:
+    def _binned_model(self) -> RankedSamples:
         assert self._bins is not None
-        return RankedModel(binned_samples(self._bins.sheet()), range(len(self.classes)))
+        return RankedSamples(binned_samples(self._bins.sheet()), range(len(self.classes)))
 
     def forget(self) -> None:
         """Drop all samples, not the classes met."""
@@ -384,15 +384,15 @@ class Accumulator:
         if result._rows is not None:
             result._rows = RowStore(Rows(*part("rows", Rows._fields)))
         if result._bins is not None:
-            result._bins = Bins(Sheet(*part("bins", Sheet._fields)))
+            result._bins = Bins(BinCounts(*part("bins", BinCounts._fields)))
         if "columns_low" in arrays:
             result._refined = Refined(
-                Sheet(*part("columns", Sheet._fields)), Settled(*part("settled", Settled._fields))
+                BinCounts(*part("columns", BinCounts._fields)), Settled(*part("settled", Settled._fields))
             )
         return result
 
 
-def binned_samples(sheet: Sheet) -> Samples:
+def binned_samples(sheet: BinCounts) -> Samples:
     """One sample for each bin and kind, with how often it occurred.
 
     Its class is 0 and a wrong one 1: without class counts any two classes serve.

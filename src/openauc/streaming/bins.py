@@ -9,18 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc import _validation as check
-from openauc.metrics._kernel import (
-    CORRECT,
-    UNKNOWN_KIND,
-    WRONG,
-    Counts,
-    Ints,
-    Samples,
-    fast_backend,
-    in_threads,
-    parts_of,
-)
+from openauc.metrics._backend import fast_backend, in_threads, parts_of
 from openauc.metrics.counts import classes_met, positions
+from openauc.metrics.rank_table import Counts
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, Samples
 from openauc.streaming.keys import MANTISSA_BITS, N_PAGES, PAGE_BINS, bin_of, score_key
 
 N_KINDS = 5
@@ -33,7 +25,7 @@ _CHUNK = 1 << 16
 _MET = 1 << 12  # labels looked up in a table
 
 
-class Sheet(NamedTuple):
+class BinCounts(NamedTuple):
     """The bins that hold samples, in order of their score."""
 
     number: Ints
@@ -44,12 +36,12 @@ class Sheet(NamedTuple):
     high: Ints
 
     @classmethod
-    def empty(cls) -> Sheet:
+    def empty(cls) -> BinCounts:
         nothing = np.empty(0, dtype=np.int64)
         return cls(nothing, np.empty((0, N_KINDS), dtype=np.int64), nothing, nothing)
 
     @classmethod
-    def united(cls, parts: list[Sheet]) -> Sheet:
+    def united(cls, parts: list[BinCounts]) -> BinCounts:
         """Bins of several sheets, equal ones added up."""
         index, place = np.unique(np.concatenate([part.number for part in parts]), return_inverse=True)
         counts = np.zeros((len(index), N_KINDS), dtype=np.result_type(*(part.counts for part in parts)))
@@ -78,7 +70,7 @@ class Sheet(NamedTuple):
 class Bins:
     """Pages of bins, one for each sign and exponent met."""
 
-    def __init__(self, sheet: Sheet | None = None) -> None:
+    def __init__(self, sheet: BinCounts | None = None) -> None:
         self._slot = np.full(N_PAGES, -1, dtype=np.int32)
         self._cells = np.empty((0, _FIELDS), dtype=np.int64)
         self._others: list[Bins] = []  # what other threads counted, until somebody looks
@@ -147,7 +139,7 @@ class Bins:
             fresh = np.broadcast_to(_EMPTY, (len(missing) * PAGE_BINS, _FIELDS))
             self._cells = np.concatenate([self._cells, fresh])
 
-    def sheet(self) -> Sheet:
+    def sheet(self) -> BinCounts:
         """The bins that hold samples."""
         while self._others:
             self.absorb(self._others.pop())
@@ -156,7 +148,7 @@ class Bins:
         cells = self._cells[self._place(index)]
         held = np.flatnonzero(cells[:, :N_KINDS].any(axis=1))
         cells = cells[held]
-        return Sheet(index[held], cells[:, :N_KINDS].copy(), cells[:, _LOW].copy(), cells[:, _HIGH].copy())
+        return BinCounts(index[held], cells[:, :N_KINDS].copy(), cells[:, _LOW].copy(), cells[:, _HIGH].copy())
 
 
 def look_at_labels(samples: Samples) -> tuple[NDArray[Any], NDArray[np.uint8]]:

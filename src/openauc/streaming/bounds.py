@@ -15,11 +15,12 @@ import numpy as np
 
 from openauc.intervals import measure
 from openauc.metrics import decision, ranking
-from openauc.metrics._kernel import CORRECT, Counts, RankTable, exact_dot
-from openauc.metrics.counts import DecisionCounts, RankedModel, ratio
+from openauc.metrics.counts import DecisionCounts, RankedSamples, ratio
 from openauc.metrics.curve import Floats
-from openauc.metrics.table import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
-from openauc.streaming.bins import Sheet
+from openauc.metrics.rank_table import Counts, RankTable, exact_dot
+from openauc.metrics.registry import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
+from openauc.metrics.samples import CORRECT
+from openauc.streaming.bins import BinCounts
 from openauc.streaming.keys import key_score
 from openauc.streaming.refinement import Refined
 
@@ -30,7 +31,7 @@ _ROUNDING = 1e-12  # of sums of floats; everything else is a function, never fal
 class Certificate:
     """Bounds of every metric, from the model of the bins and from columns at least as fine."""
 
-    def __init__(self, sheet: Sheet, model: RankedModel, refined: Refined, *, per_class: bool) -> None:
+    def __init__(self, sheet: BinCounts, model: RankedSamples, refined: Refined, *, per_class: bool) -> None:
         self._sheet, self._model, self._per_class, self._refined = sheet, model, per_class, refined
         columns = refined.columns
         self._known, self._correct, self._unknown = columns.known, columns.counts[:, CORRECT], columns.unknown

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc._validation import Label
-from openauc.metrics._kernel import Ints, Samples, in_threads, mark_samples, parts_of
-from openauc.streaming.bins import N_KINDS, Sheet, fast_loops
+from openauc.metrics._backend import in_threads, parts_of
+from openauc.metrics.samples import Ints, Samples, mark_samples
+from openauc.streaming.bins import N_KINDS, BinCounts, fast_loops
 from openauc.streaming.keys import BIN_SHIFT, key_score, score_key
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Seen(NamedTuple):
 
     runs: list[Ints]
     """Samples as integers, each array in order."""
-    divided: Sheet
+    divided: BinCounts
     """Those in ranges that are divided."""
     whole: Accumulator | None
     """All of them, where there is room."""
@@ -83,7 +84,7 @@ class Gathering:
         self._runs: list[Ints] = []
         self._run, self._n_in_run, self._n_seen = np.empty(0, dtype=np.int64), 0, 0
         self._scratch: list[Ints] = []  # one for each thread
-        self._divided = Sheet.empty()
+        self._divided = BinCounts.empty()
 
     def fresh(self) -> Gathering:
         """One for the same ranges that has seen no sample yet."""
@@ -122,7 +123,7 @@ class Gathering:
         key, place, kind = key[inside], place[inside], samples.kind[inside].astype(np.int64)
         big = self._places.big[place]
         if big.any():
-            self._divided = Sheet.united([self._divided, self._divide(key[big], place[big], kind[big])])
+            self._divided = BinCounts.united([self._divided, self._divide(key[big], place[big], kind[big])])
             key, place, kind = key[~big], place[~big], kind[~big]
         # A key is less than 2^42 above the lowest of its bin, so place, distance and kind share 64 bits.
         return np.asarray((place << PLACE) + ((key - self._places.low[place]) << KIND_BITS) + kind)
@@ -163,13 +164,13 @@ class Gathering:
             self._runs += runs
             self._run, self._n_in_run = self._run[:0], 0
 
-    def _divide(self, key: Ints, place: Ints, kind: Ints) -> Sheet:
+    def _divide(self, key: Ints, place: Ints, kind: Ints) -> BinCounts:
         """Samples, each by itself, in equal parts of their range."""
         low, high = self._places.low, self._places.high
         width = (high - low) // SPLITS + 1
         counts = np.zeros((len(key), N_KINDS), dtype=np.int64)
         counts[np.arange(len(key)), kind] = 1
-        return Sheet(place * SPLITS + (key - low[place]) // width[place], counts, key, key)
+        return BinCounts(place * SPLITS + (key - low[place]) // width[place], counts, key, key)
 
     def seen(self) -> Seen:
         """What this pass met so far."""
@@ -183,7 +184,7 @@ class Gathering:
         for run in seen.runs:
             self._expect(len(run))
             self._runs.append(run)
-        self._divided = Sheet.united([self._divided, seen.divided])
+        self._divided = BinCounts.united([self._divided, seen.divided])
 
 
 def other_samples(now: object, before: object) -> ValueError:

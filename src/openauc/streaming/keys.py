@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc.metrics._kernel import Ints
+from openauc.metrics.samples import Ints
 
 MANTISSA_BITS = 10
 """Of the 52 of a float64, those that tell bins apart: a bin spans at most a thousandth of its scores."""

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc.environment import threads
-from openauc.metrics._kernel import CORRECT, UNKNOWN_KIND, WRONG, Ints, in_threads
-from openauc.streaming.bins import N_KINDS, Sheet, fast_loops
+from openauc.metrics._backend import in_threads
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints
+from openauc.streaming.bins import N_KINDS, BinCounts, fast_loops
 from openauc.streaming.gathering import DISTANCE_BITS, KIND_BITS, PLACE, SPLITS, Gathering, Places, other_samples
 from openauc.streaming.keys import BIN_SHIFT
 
@@ -46,7 +47,7 @@ class Settled(NamedTuple):
 class Refined(NamedTuple):
     """Columns finer than bins, and what is known of the order inside some of them."""
 
-    columns: Sheet
+    columns: BinCounts
     settled: Settled
 
     def is_open(self) -> NDArray[np.bool_]:
@@ -109,13 +110,13 @@ class Refinement(Gathering):
         _check_same(_sides(columns.counts[self._chosen]).tolist(), found.tolist())
         kept = np.ones(len(columns.low), dtype=np.bool_)
         kept[self._chosen] = False
-        finer = [Sheet(*(part[kept] for part in columns)), self._divided, *(sheet for _, sheet, _ in parts)]
-        united = Sheet(*(np.concatenate(fields) for fields in zip(*finer, strict=True)))
+        finer = [BinCounts(*(part[kept] for part in columns)), self._divided, *(sheet for _, sheet, _ in parts)]
+        united = BinCounts(*(np.concatenate(fields) for fields in zip(*finer, strict=True)))
         rising = np.argsort(united.low)
-        finest = Sheet(*(part[rising] for part in united))
+        finest = BinCounts(*(part[rising] for part in united))
         return self._source.with_refined(Refined(finest, settled.with_more([order for _, _, order in parts])))
 
-    def _settle(self) -> list[tuple[Ints, Sheet, Settled]]:
+    def _settle(self) -> list[tuple[Ints, BinCounts, Settled]]:
         """Finer columns of the ranges whose samples were kept, the range each is in, and what their order adds."""
         runs = self.seen().runs
         fast = fast_loops(self._n_seen)
@@ -127,7 +128,7 @@ class Refinement(Gathering):
         pieces = [[run[cut[i] : cut[i + 1]] for run, cut in zip(runs, cuts, strict=True)] for i in range(len(ends) + 1)]
         filled = [part for part in pieces if any(map(len, part))]
 
-        def settle(i: int) -> tuple[Ints, Sheet, Settled]:
+        def settle(i: int) -> tuple[Ints, BinCounts, Settled]:
             packed = np.concatenate(filled[i])
             packed.sort()
             return ranges.settle(packed, fast)
@@ -160,7 +161,7 @@ def dictated_limits(n_unknown: int) -> tuple[int, int]:
 
 def _sides(counts: Ints) -> Ints:
     """(columns, 3): known, correct and unknown samples."""
-    columns = Sheet.empty()._replace(counts=counts)
+    columns = BinCounts.empty()._replace(counts=counts)
     return np.stack([columns.known, counts[:, CORRECT], columns.unknown], axis=1)
 
 
@@ -179,7 +180,7 @@ class _Ranges(NamedTuple):
     totals: list[int]
     """The same of all samples."""
 
-    def settle(self, packed: Ints, fast: Any = None) -> tuple[Ints, Sheet, Settled]:
+    def settle(self, packed: Ints, fast: Any = None) -> tuple[Ints, BinCounts, Settled]:
         """Columns of sorted samples, the place of the range that each is in, and what their order adds.
 
         A range is one column, or several where the metrics dictate a threshold.
@@ -219,9 +220,9 @@ class _Ranges(NamedTuple):
         counts[:, WRONG], counts[:, CORRECT] = n_known - n_correct, n_correct
         low, high = (self._key(rank[row]) for row in (cut, cut + length - 1))
         order = Settled(low, np.add.reduceat(pairs, cut, axis=1).T, best[:, [0, 2]])
-        return place[cut], Sheet(low >> BIN_SHIFT, counts, low, high), order
+        return place[cut], BinCounts(low >> BIN_SHIFT, counts, low, high), order
 
-    def _settle_fast(self, packed: Ints, fast: Any) -> tuple[Ints, Sheet, Settled]:
+    def _settle_fast(self, packed: Ints, fast: Any) -> tuple[Ints, BinCounts, Settled]:
         limits = np.array(dictated_limits(self.totals[2]))
         n_ranges = int((packed[-1] >> PLACE) - (packed[0] >> PLACE)) + 1 if len(packed) else 0
         # Samples that are not those of the passes before, which is noticed later, may cross a limit in every range.
@@ -233,7 +234,7 @@ class _Ranges(NamedTuple):
         counts[:, WRONG], counts[:, CORRECT], counts[:, UNKNOWN_KIND] = wrong, correct, unknown
         low, high = self._key(first), self._key(last)
         order = Settled(low, columns[:n, 5:9].copy(), columns[:n, 9:11].copy())
-        return first >> DISTANCE_BITS, Sheet(low >> BIN_SHIFT, counts, low, high), order
+        return first >> DISTANCE_BITS, BinCounts(low >> BIN_SHIFT, counts, low, high), order
 
     def _key(self, rank: Ints) -> Ints:
         return np.asarray(self.low[rank >> DISTANCE_BITS] + (rank & ((1 << DISTANCE_BITS) - 1)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.metrics._kernel import Ints
+from openauc.metrics.samples import Ints
 
 _FEWEST_PENDING = 1 << 20
 _HALF = 32  # bits of a pair for the predicted class

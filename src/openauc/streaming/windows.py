@@ -15,11 +15,11 @@ from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
 from openauc.evaluation import Evaluation, evaluate_model
 from openauc.intervals import REPLICATES, Rng, seed_of
-from openauc.metrics._kernel import Samples
-from openauc.metrics.counts import RankedModel
-from openauc.metrics.table import METRICS, Metric
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.registry import METRICS, Metric
+from openauc.metrics.samples import Samples
 from openauc.streaming.accumulator import Accumulator, binned_samples
-from openauc.streaming.bins import Sheet
+from openauc.streaming.bins import BinCounts
 
 _UNITS = 2.0**20
 """Faded counts are multiples of its inverse, so that their sums are exact, and vanish in the end."""
@@ -138,7 +138,7 @@ class Fading:
     def __init__(self, factor: float, *, unknown_label: Label = UNKNOWN) -> None:
         self.factor = check.check_fraction("factor", factor)
         self._now = Accumulator(exact=False, unknown_label=unknown_label)
-        self._past, self._squares = Sheet.empty(), np.zeros(2)
+        self._past, self._squares = BinCounts.empty(), np.zeros(2)
 
     def update(self, y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike) -> None:
         """Add samples of the current period."""
@@ -149,13 +149,13 @@ class Fading:
         sheet, squares = self._all()
         counts = np.rint(sheet.counts * (self.factor * _UNITS)) / _UNITS
         left = counts.any(axis=1)
-        self._past = Sheet(sheet.number[left], counts[left], sheet.low[left], sheet.high[left])
+        self._past = BinCounts(sheet.number[left], counts[left], sheet.low[left], sheet.high[left])
         self._squares = squares * self.factor**2
         self._now.forget()
 
-    def _all(self) -> tuple[Sheet, Any]:
+    def _all(self) -> tuple[BinCounts, Any]:
         numbers = np.array([self._now.n_known, self._now.n_unknown])
-        return Sheet.united([self._past, self._now.refined().columns]), self._squares + numbers
+        return BinCounts.united([self._past, self._now.refined().columns]), self._squares + numbers
 
     def compute(
         self,
@@ -173,5 +173,5 @@ class Fading:
         needed = any(metric.needs_unknown for metric in chosen.values())
         check.require_samples(int(known > 0), int(unknown > 0), self._now.unknown_label, unknown=needed)
         samples = _Faded(**vars(binned_samples(sheet)), effective=(known, unknown))
-        model = RankedModel(samples, range(max(len(self._now.classes), 2)))
+        model = RankedSamples(samples, range(max(len(self._now.classes), 2)))
         return evaluate_model(model, chosen, level, seed_of(rng), n_replicates)

@@ -17,7 +17,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from openauc._files import atomic_write
 from openauc._validation import check_choice
-from openauc.features.scores import make_score
+from openauc.features.scores.registry import make_score
 from openauc.methods.base import Method
 from openauc.models.base import Backbone, BranchedBatchNorm2d
 from openauc.predictions import Predictions, read_columns

@@ -7,8 +7,8 @@ outliers; beside it a small network on the same embeddings, trained with the los
 from __future__ import annotations
 
 from openauc.bench.trial import DETECTORS, TrialSpec
-from openauc.features.base import RULES
-from openauc.features.scores import SCORES
+from openauc.features.scores.base import RULES
+from openauc.features.scores.registry import SCORES
 from openauc.methods import recipe_for
 from openauc.protocols import PROTOCOLS
 

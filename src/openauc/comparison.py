@@ -1,0 +1,348 @@
+"""Paired comparison of models on the same samples."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from openauc import _validation as check
+from openauc._validation import UNKNOWN, Label
+from openauc.intervals import (
+    REPLICATES,
+    IntervalEstimator,
+    bootstrap_function,
+    call,
+    normal_quantile,
+    percentile_interval,
+    seed_of,
+)
+from openauc.intervals import Interval as Interval
+from openauc.intervals import Rng as Rng
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.curve import Floats
+from openauc.metrics.decision import best_of
+from openauc.metrics.influence import of_decision
+from openauc.metrics.rank_table import Ranking
+from openauc.metrics.registry import METRICS, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
+from openauc.metrics.resampling import generator
+from openauc.metrics.samples import Samples, read_samples
+
+Triple = tuple[Any, Any, Any]
+_CORRELATED = 1 << 14  # samples are enough for a correlation
+_TESTED_AT = 0.95  # level at which interval and test agree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Model ``a`` minus model ``b`` in one metric."""
+
+    metric: str
+    a: str
+    b: str
+    value_a: float
+    value_b: float
+    difference: float
+    interval: Interval
+    p_value: float
+    p_holm: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairwise differences, and the level of their intervals; p-values are Holm-corrected within a metric.
+
+    >>> y_true, y_pred = [0, 0, 1, -1, -1, -1], [0, 0, 1, 0, 1, 1]
+    >>> good, bad = [0.1, 0.3, 0.2, 0.4, 0.6, 0.5], [0.1, 0.4, 0.5, 0.3, 0.6, 0.2]
+    >>> comparison = compare((y_true, y_pred, good), (y_true, y_pred, bad), names=["good", "bad"], metrics=["openauc"])
+    >>> [(d.a, d.b, round(d.difference, 3)) for d in comparison.differences]
+    [('good', 'bad', 0.444)]
+    """
+
+    names: tuple[str, ...]
+    level: float
+    n_known: int
+    n_unknown: int
+    differences: tuple[Difference, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        values = asdict(self)
+        values["names"] = list(self.names)
+        values["differences"] = [{**asdict(d), "interval": list(d.interval)} for d in self.differences]
+        return values
+
+
+def compare(
+    *models: Triple,
+    names: Sequence[str] | None = None,
+    metrics: Sequence[str] | Mapping[str, Metric] = ("openauc", "auroc", "closed_set_accuracy"),
+    baseline: str | None = None,
+    level: float = 0.95,
+    rng: Rng = 0,
+    n_replicates: int = REPLICATES,
+    unknown_label: Label = UNKNOWN,
+) -> Comparison:
+    """Paired differences of two or more models on the same samples, with interval and p-value.
+
+    The variance of a difference follows from those of its two terms and the correlation of what each sample does to
+    them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples are lost and
+    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012).
+
+    A metric that is a plain function has no influence: it gets the paired bootstrap and a paired permutation test.
+    Under the hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them;
+    ranks rather than scores, since two models need not share a scale, so it must depend on the order of scores only.
+
+    Parameters
+    ----------
+    models
+        Triples such as ``Predictions``, with equal ``y_true`` in equal order.
+    names
+        One per model; default "A", "B", ...
+    metrics
+        Names in ``METRICS``, or a mapping of metrics of one's own.
+    baseline
+        Compare every model with this one only, instead of all pairs.
+
+    Examples
+    --------
+    >>> good, bad = ([0, 0, -1, -1], [0, 0, 0, 0], [1, 2, 3, 4]), ([0, 0, -1, -1], [0, 1, 0, 0], [1, 2, 3, 4])
+    >>> compare(good, bad, metrics=["openauc"]).differences[0].difference
+    0.5
+    """
+    if len(models) < 2:
+        raise ValueError(f"compare needs at least two models, got {len(models)}.")
+    labels = tuple(names) if names is not None else _letters(len(models))
+    if len(labels) != len(models) or len(set(labels)) != len(labels):
+        raise ValueError(f"names must be {len(models)} different names, one per model, got {list(labels)}.")
+    chosen = (
+        metrics
+        if isinstance(metrics, Mapping)
+        else {name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics}
+    )
+    normal_quantile(level)
+    need_unknown = any(metric.needs_unknown for metric in chosen.values())
+    samples = [read_samples(*model, unknown_label=unknown_label, need_unknown=need_unknown) for model in models]
+    require_same_samples(samples, labels)
+    return compare_models(
+        [RankedSamples(s) for s in samples], labels, chosen, baseline, level, seed_of(rng), n_replicates
+    )
+
+
+def compare_models(
+    models: Sequence[RankedSamples],
+    names: tuple[str, ...],
+    metrics: Mapping[str, Metric],
+    baseline: str | None,
+    level: float,
+    seed: int,
+    n_replicates: int,
+) -> Comparison:
+    """Paired differences of models that are ranked already."""
+    if baseline is None:
+        pairs = list(combinations(range(len(models)), 2))
+    else:
+        base = names.index(check.check_choice("baseline", baseline, names))
+        pairs = [(i, base) for i in range(len(models)) if i != base]
+    bootstraps = [IntervalEstimator(model, level, n_replicates, seed) for model in models]
+    subsets = _subsets(models, seed)
+    rows: list[Difference] = []
+    for name, metric in metrics.items():
+        test: _Functions | _Influences = (
+            _Influences(metric, bootstraps, subsets, level)
+            if isinstance(metric, (TableMetric, DecisionMetric))
+            else _Functions(metric, models, level, n_replicates, seed)
+        )
+        results = [test.pair(i, j) for i, j in pairs]
+        corrected = holm([p for *_, p in results])
+        for (i, j), (difference, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
+            rows.append(
+                Difference(
+                    metric=name,
+                    a=names[i],
+                    b=names[j],
+                    value_a=test.values[i],
+                    value_b=test.values[j],
+                    difference=difference,
+                    interval=interval,
+                    p_value=p,
+                    p_holm=p_holm,
+                    method=test.method,
+                )
+            )
+    first = models[0].samples
+    return Comparison(names, level, first.n_known, first.n_unknown, tuple(rows))
+
+
+def _letters(n: int) -> tuple[str, ...]:
+    return tuple(string.ascii_uppercase[i] if n <= 26 else f"model {i + 1}" for i in range(n))
+
+
+def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> None:
+    """Raise unless all models were tested on the same samples in the same order."""
+    first = samples[0].y_true
+    for name, other in zip(names[1:], samples[1:], strict=True):
+        if len(other.y_true) != len(first):
+            raise ValueError(
+                f"{names[0]} has {len(first)} samples but {name} has {len(other.y_true)}; a paired comparison needs "
+                "the same test samples in the same order."
+            )
+        alike = other.y_true.dtype.kind == first.dtype.kind
+        differs = np.flatnonzero(other.y_true != first if alike else other.y_true.astype(str) != first.astype(str))
+        if len(differs):
+            row = int(differs[0])
+            raise ValueError(
+                f"y_true of {names[0]} and {name} differ in {len(differs)} of {len(first)} samples, first in sample "
+                f"{row} ({first[row].item()!r} against {other.y_true[row].item()!r}); a paired comparison needs the "
+                "same test samples in the same order."
+            )
+
+
+def _subsets(models: Sequence[RankedSamples], seed: int) -> list[RankedSamples]:
+    """The models on so many of their samples, the same for all, that a correlation is sure."""
+    n = len(models[0].samples.kind)
+    if n <= _CORRELATED:
+        return list(models)
+    chosen = np.sort(generator(seed).choice(n, _CORRELATED, replace=False))
+    return [RankedSamples(model.samples.take(chosen)) for model in models]
+
+
+class _Influences:
+    """Paired tests of a metric of which the influence of each sample is known."""
+
+    def __init__(
+        self,
+        metric: TableMetric | DecisionMetric,
+        bootstraps: Sequence[IntervalEstimator],
+        subsets: Sequence[RankedSamples],
+        level: float,
+    ) -> None:
+        self.method = "DeLong" if isinstance(metric, (PairMetric, RateMetric)) else "bootstrap"
+        self._level, self._subsets = level, subsets
+        self._spreads = [bootstrap.spread(metric) for bootstrap in bootstraps]
+        self.values = [spread.value for spread in self._spreads]
+        self._influences = [
+            _scaled(_influence(metric, subset), spread.variance)
+            for subset, spread in zip(subsets, self._spreads, strict=True)
+        ]
+
+    def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
+        """Difference, interval and p-value of models i and j."""
+        difference = self.values[i] - self.values[j]
+        if _same(self._subsets[i], self._subsets[j]):
+            return difference, Interval(difference, difference), 1.0
+        apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
+        unseen = self._spreads[i].unseen_with(self._spreads[j])
+        return difference, *difference_interval(difference, apart, unseen, self._level)
+
+
+def difference_interval(
+    difference: float, apart: Sequence[Floats], unseen: float, level: float
+) -> tuple[Interval, float]:
+    """Interval and p-value of a difference from what each known and each unknown sample adds to it.
+
+    ``unseen`` adds to its variance. Samples that few others resemble make it skew, which moves both bounds (Johnson
+    1978).
+    """
+    error = float(np.sqrt(_variance_of_sum(apart) + unseen))
+    third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
+
+    def middle(z: float) -> float:
+        return difference + third / error**2 * (2.0 * z * z + 1.0) / 6.0
+
+    z = normal_quantile(level)
+    from_zero = max(middle(normal_quantile(_TESTED_AT)) * (1.0 if difference > 0.0 else -1.0), 0.0)
+    # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
+    p = max(2.0 * NormalDist().cdf(-from_zero / error), 2.0 ** (1 - sum(map(len, apart))))
+    return Interval(min(middle(z) - z * error, difference), max(middle(z) + z * error, difference)), p
+
+
+def _same(one: RankedSamples, other: RankedSamples) -> bool:
+    """Whether two models say the same of every sample."""
+    a, b = one.ranking, other.ranking
+    parts = ((a.order, b.order), (a.last, b.last), (one.samples.y_pred, other.samples.y_pred))
+    return all(np.array_equal(*pair) for pair in parts)
+
+
+def _influence(metric: TableMetric | DecisionMetric, model: RankedSamples) -> tuple[Floats, Floats]:
+    if isinstance(metric, TableMetric):
+        return metric.influence(model.ranking.table).of_samples(model.ranking)
+    threshold = best_of(model.over_thresholds(metric.of_counts), model.ranking.threshold).threshold
+    return of_decision(model.coded, threshold, metric.of_counts)
+
+
+def _variance_of_sum(sides: Sequence[Floats]) -> float:
+    """Variance of the sum of two means."""
+    return float(sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1))
+
+
+def _scaled(sides: tuple[Floats, Floats], variance: float) -> tuple[Floats, Floats]:
+    """Influences whose means have this variance."""
+    own = _variance_of_sum(sides)
+    scale = np.sqrt(variance / own) if own > 0.0 and variance > 0.0 else 1.0
+    return (sides[0] * scale, sides[1] * scale)
+
+
+class _Functions:
+    """Paired tests of a plain function, by calling it."""
+
+    method = "bootstrap, permutation"
+
+    def __init__(
+        self, metric: Metric, models: Sequence[RankedSamples], level: float, n_replicates: int, seed: int
+    ) -> None:
+        self._function, self._models, self._level = metric.function, models, level
+        self._n_replicates, self._seed = n_replicates, seed
+        self.values = [call(metric.function, model.samples) for model in models]
+        self._replicates = [bootstrap_function(m.samples, metric.function, n_replicates, seed) for m in models]
+
+    def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
+        """Difference, interval and p-value of models i and j."""
+        difference = self.values[i] - self.values[j]
+        interval = percentile_interval(self._replicates[i] - self._replicates[j], self._level)
+        return difference, interval, self._permutation(i, j, difference)
+
+    def _permutation(self, i: int, j: int, difference: float) -> float:
+        a, b = self._models[i], self._models[j]
+        y_true, pred_a, _ = a.samples.triple()
+        predictions = np.stack([pred_a, b.samples.triple()[1]])
+        ranks = np.stack([_mid_ranks(a.ranking), _mid_ranks(b.ranking)])
+        rng = np.random.default_rng(self._seed)
+        column = np.arange(len(y_true))
+        extreme = 0
+        for _ in range(self._n_replicates):
+            swap = rng.integers(0, 2, len(y_true))
+            one, two = (
+                self._function(y_true, predictions[side, column], ranks[side, column]) for side in (swap, 1 - swap)
+            )
+            extreme += abs(one - two) >= abs(difference) - 1e-12
+        return (1 + extreme) / (1 + self._n_replicates)
+
+
+def _mid_ranks(ranking: Ranking) -> Floats:
+    """Rank of each sample among all, ties sharing their mean rank."""
+    first = np.concatenate([[0], ranking.last[:-1] + 1])
+    middle = 0.5 * (first + ranking.last)
+    ranks = np.empty(len(ranking.order))
+    ranks[ranking.order] = middle[ranking.group - 1]
+    return ranks
+
+
+def holm(p_values: Iterable[float]) -> list[float]:
+    """Holm's step-down correction.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(list(p_values), dtype=np.float64)
+    order = np.argsort(p)
+    stepped = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(stepped, 1.0)
+    return [float(value) for value in corrected]

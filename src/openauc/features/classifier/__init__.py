@@ -1,0 +1,1 @@
+"""OpenSetClassifier: from embeddings to a class or "unknown"."""

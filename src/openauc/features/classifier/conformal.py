@@ -1,0 +1,110 @@
+r"""Deciding with a promise: conformal p-values of "this sample is known", and what is rejected at which level.
+
+The p-value of a sample with score s among n calibration samples of known classes is
+:math:`(1 + \#\{s_i \ge s\}) / (n + 1)`, and a sample is rejected when it is at most :math:`\alpha`, one minus the
+acceptance asked for. What that promises for a new known sample depends on where the calibration scores come from:
+
+* **split**: from samples the model was not fitted on. The new sample is accepted with probability at least
+  :math:`1 - \alpha`, in finite samples, whatever the distribution; ties only make it more.
+* **cross**: each score from a model fitted without that sample and its copies, so no sample is lost. The new sample is
+  scored by the model fitted on all samples, which knows a little more; calibration scores are corrected for that. The
+  acceptance is then about :math:`1 - \alpha`, and there is no lower bound.
+
+Both are averages over samples (and over calibration sets). Per class they hold for the samples of each predicted class
+that has at least :math:`1/\alpha - 1` calibration samples; smaller ones share what all samples say.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc.features.classifier.heads import Array, Floats
+from openauc.metrics.operating import order_statistic, smallest_sample
+
+
+class Calibration:
+    """Sorted calibration scores in groups; every class belongs to one group.
+
+    Parameters
+    ----------
+    scores, offsets
+        Scores of all groups one after the other, each sorted; group g has those from ``offsets[g]`` to
+        ``offsets[g + 1]``.
+    group
+        (C,) group of each predicted class.
+
+    Examples
+    --------
+    >>> calibration = Calibration.of(np.array([3.0, 1.0, 2.0]), np.array([0, 1, 1]), 2)
+    >>> calibration.p_value(np.array([2.0, 9.0]), np.array([0, 1])).tolist()
+    [0.75, 0.25]
+    """
+
+    def __init__(self, scores: Floats, offsets: NDArray[np.int64], group: NDArray[np.int64]) -> None:
+        self.scores = scores
+        self.offsets = offsets
+        self.group = group
+
+    @classmethod
+    def of(
+        cls, scores: Floats, predicted: NDArray[np.int64], n_classes: int, *, fewest: int | None = None
+    ) -> Calibration:
+        """One group of all samples; with ``fewest`` also one for each predicted class with at least as many."""
+        parts, group = [np.sort(scores)], np.zeros(n_classes, np.int64)
+        if fewest is not None:
+            for label in np.flatnonzero(np.bincount(predicted, minlength=n_classes) >= max(fewest, 1)):
+                group[label] = len(parts)
+                parts.append(np.sort(scores[predicted == label]))
+        offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        return cls(np.concatenate(parts), offsets, group)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of samples of each group."""
+        return np.diff(self.offsets)
+
+    def p_value(self, score: Array, predicted: Array) -> Array:
+        """(n,) p-values; a bisection inside each sample's group, in the array API."""
+        xp = score.__array_namespace__()
+        group = xp.take(xp.asarray(self.group), predicted, axis=0)
+        low, end = (xp.take(xp.asarray(bounds), group, axis=0) for bounds in (self.offsets[:-1], self.offsets[1:]))
+        high, values = end, xp.asarray(np.append(self.scores, np.inf))
+        for _ in range(int(self.sizes.max()).bit_length()):
+            middle = (low + high) // 2
+            open_ = low < high
+            below = open_ & (xp.take(values, middle, axis=0) < score)
+            low = xp.where(below, middle + 1, low)
+            high = xp.where(open_ & ~below, middle, high)
+        size = xp.astype(end - xp.take(xp.asarray(self.offsets[:-1]), group, axis=0), xp.float64)
+        found = (1.0 + xp.astype(end - low, xp.float64)) / (1.0 + size)
+        return xp.where(score == score, found, xp.zeros_like(found))  # what is not a number is not known
+
+    def thresholds(self, acceptance: float) -> tuple[Floats, int]:
+        """(C,) threshold of each predicted class; and how many samples a group needs, 0 if all have them.
+
+        A group too small for the promise rejects nothing.
+        """
+        found = np.full(len(self.sizes), np.inf)
+        for index, (start, size) in enumerate(zip(self.offsets[:-1], self.sizes, strict=True)):
+            k = order_statistic(int(size), acceptance) if acceptance < 1.0 else size + 1
+            if k <= size:
+                found[index] = self.scores[start + k - 1]
+        missing = (
+            smallest_sample(acceptance) if acceptance < 1.0 and np.isinf(found[np.unique(self.group)]).any() else 0
+        )
+        return found[self.group], missing
+
+
+def benjamini_hochberg(p_values: Floats, fdr: float) -> NDArray[np.bool_]:
+    r"""Which hypotheses to reject so that the expected share of false ones among them is at most ``fdr``.
+
+    The largest k with :math:`p_{(k)} \le k\,\mathrm{fdr}/n` counts, and all up to it.
+
+    >>> benjamini_hochberg(np.array([0.01, 0.5, 0.03, 0.9]), 0.1).tolist()
+    [True, False, True, False]
+    """
+    n = len(p_values)
+    ordered = np.sort(p_values)
+    passed = np.flatnonzero(ordered <= fdr * np.arange(1, n + 1) / n * (1 + 1e-12))
+    return p_values <= (ordered[passed[-1]] if len(passed) else -1.0)

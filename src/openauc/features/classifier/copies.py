@@ -1,0 +1,226 @@
+"""Rows that belong together: copies and near-copies, which must never be on both sides of a split."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import squareform
+from scipy.stats import chi2
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from openauc.features.classifier.scaling import Scaling
+from openauc.features.scores.base import Floats, Real
+
+Rows = NDArray[np.int64]
+
+COPY, ALIKE = 0.05, 0.2
+"""Squared distance over the class's median one: up to the first rows count as copies, up to the second as alike."""
+SAME_LETTERS = 0.7
+"""Cosine of the triples of letters of two texts from which on they count as copies."""
+CHANCE = 0.01
+"""Share of the rows that may have a neighbour so near by chance: in few dimensions near rows are not copies."""
+COMPARED = 2000
+"""Rows of a class that are compared with each other; of the others only equal ones are found."""
+TYPICAL_ROWS = 5.0
+"""Rows that the median distance of all classes counts for in that of one class."""
+
+
+class Copies(NamedTuple):
+    """Groups of rows.
+
+    Parameters
+    ----------
+    groups
+        (n,) number of each row's group: given groups, and copies.
+    alike
+        (n,) the same with larger groups, of rows that are alike and may or may not be copies.
+    conflicts
+        Pairs of equal rows of different classes.
+    """
+
+    groups: Rows
+    alike: Rows
+    conflicts: Rows
+
+    @property
+    def n_copies(self) -> int:
+        """Rows that are not the first of their group."""
+        return len(self.groups) - len(np.unique(self.groups))
+
+    @property
+    def share_alike(self) -> float:
+        """Share of rows that are like another one but not its copy."""
+        return (len(np.unique(self.groups)) - len(np.unique(self.alike))) / len(self.groups)
+
+
+def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
+    """Groups of the rows of scaled features X with classes y; ``given`` groups stay together.
+
+    >>> x = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [9.0, 9.0], [9.0, 5.0]])
+    >>> find_copies(x, np.array([0, 0, 0, 0, 1, 1])).groups.tolist()
+    [0, 0, 1, 2, 3, 4]
+    """
+    equal = _equal(X)
+    links = [_chain(equal)] + ([] if given is None else [_chain(given)])
+    close, alike = [], []
+    classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1)]
+    distances = [_squares(X[rows]) for rows in classes]
+    dimensions = _dimensions(distances)
+    for rows, found, unit in zip(classes, distances, _units(distances, [len(rows) for rows in classes]), strict=True):
+        if len(rows) < 2:
+            continue
+        most = _nearest_by_chance(dimensions, len(rows))
+        close.append(_linked(rows, found, "single", min(COPY, most) * unit))
+        # Complete linkage: a chain of paraphrases is not one text.
+        alike.append(_linked(rows, found, "complete", min(ALIKE, most) * unit))
+    groups = _components([*links, *close], len(y))
+    conflicts = [(i, j) for i, j in _chain(equal).T.tolist() if y[i] != y[j]]
+    return Copies(groups, _components([*links, *close, *alike], len(y)), np.array(conflicts, np.int64).reshape(-1, 2))
+
+
+def first_rows(groups: Rows, y: Rows) -> Rows:
+    """Ascending rows, the first of each class in each group.
+
+    >>> first_rows(np.array([5, 5, 5, 7]), np.array([0, 0, 1, 1])).tolist()
+    [0, 2, 3]
+    """
+    number = np.unique(groups, return_inverse=True)[1] * (int(y.max()) + 2) + y + 1  # outliers are -1
+    return np.sort(np.unique(number, return_index=True)[1])
+
+
+def _units(distances: list[Floats], sizes: list[int]) -> Floats:
+    """(C,) median squared distance in each class, shrunk toward what is typical: a class may hold copies alone."""
+    medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
+    typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
+    size = np.array(sizes)
+    units: Floats = (size * medians + TYPICAL_ROWS * typical) / (size + TYPICAL_ROWS)
+    return units
+
+
+def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
+    """(n,) group of each text: those of one label that have nearly the same letters.
+
+    Case, blanks, punctuation and digits do not count. A typo or two change few of the triples of neighbouring letters;
+    other words change many.
+
+    >>> texts = ["Where is my card?", "where is  my CARD", "Where is my crad?", "I have lost my card."]
+    >>> text_groups(texts, np.array(["a", "a", "a", "a"])).tolist()
+    [0, 0, 0, 1]
+    """
+    letters = [_letters(text) for text in texts]
+    vectorizer = HashingVectorizer(analyzer="char", ngram_range=(3, 3), binary=True, alternate_sign=False)
+    triples = vectorizer.transform(letters)
+    keys = [f"{label}\0{some or i}" for i, (label, some) in enumerate(zip(labels, letters, strict=True))]
+    links = [_chain(np.unique(keys, return_inverse=True)[1])]
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        for start in range(0, len(rows), COMPARED):
+            similar = (triples[rows[start : start + COMPARED]] @ triples[rows].T).tocoo()
+            near = similar.data >= SAME_LETTERS
+            links.append(np.stack([rows[similar.row[near] + start], rows[similar.col[near]]]))
+    return _components(links, len(letters))
+
+
+class _Letters(dict[int, int | None]):
+    """For ``str.translate``: keep letters and the marks that belong to them."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = code if unicodedata.category(chr(code))[0] in "LM" else None
+        return self[code]
+
+
+_LETTERS = _Letters()
+
+
+def _letters(text: str) -> str:
+    return text.casefold().translate(_LETTERS)
+
+
+def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> NDArray[np.bool_]:
+    """(m,) which of the other rows are copies of some rows of their class."""
+    found = np.zeros(len(others), bool)
+    of_class = np.argsort(y[others], kind="stable")
+    start = np.searchsorted(y[others][of_class], np.arange(int(y.max()) + 2))
+    labels = np.unique(y[some])
+    rows = [scaling.rows(X, some[y[some] == label][:COMPARED]) for label in labels]
+    distances = [_squares(mine) for mine in rows]
+    dimensions = _dimensions(distances)
+    for label, mine, unit in zip(labels, rows, _units(distances, [len(mine) for mine in rows]), strict=True):
+        most = min(COPY, _nearest_by_chance(dimensions, len(mine))) * unit
+        places = of_class[start[label] : start[label + 1]]
+        for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
+            squares = _cross_squares(scaling.rows(X, others[chunk]), mine)
+            found[chunk] = squares.min(1, initial=np.inf) <= most
+    return found
+
+
+def _dimensions(distances: list[Floats]) -> float:
+    """In how many dimensions rows would be spread evenly whose squared distances vary as much as these."""
+    apart = [found[found > COPY * np.median(found)] for found in distances if len(found) > 1]
+    weights = np.array([len(found) for found in apart])
+    if not weights.sum():
+        return np.inf
+    variation = [found.var() / found.mean() ** 2 if len(found) else 0.0 for found in apart]
+    return float(2.0 / max(np.average(variation, weights=weights), 1e-3))
+
+
+def _nearest_by_chance(dimensions: float, rows: int) -> float:
+    """Squared distance over the median one that so few of the rows have from their nearest neighbour by chance.
+
+    >>> round(_nearest_by_chance(2.0, 101), 4), round(_nearest_by_chance(100.0, 101), 4)
+    (0.0001, 0.561)
+    """
+    if not np.isfinite(dimensions):
+        return 1.0
+    return float(chi2.ppf(CHANCE / max(rows - 1, 1), dimensions) / chi2.median(dimensions))
+
+
+def _cross_squares(a: Real, b: Real) -> Floats:
+    lengths = [np.einsum("ij,ij->i", x, x, dtype=np.float64) for x in (a, b)]
+    squares: Floats = lengths[0][:, None] + lengths[1] - 2.0 * (a @ b.astype(a.dtype).T)
+    return squares
+
+
+def _equal(X: Real) -> Rows:
+    """(n,) number of each row among the distinct ones."""
+    rows = np.ascontiguousarray(X + 0.0)  # of -0.0 and 0.0, one
+    found: Rows = np.unique(
+        rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0], return_inverse=True
+    )[1]
+    return found
+
+
+def _squares(x: Real) -> Floats:
+    """Condensed squared distances between all rows."""
+    full = np.maximum(_cross_squares(x, x), 0.0)
+    np.fill_diagonal(full, 0.0)
+    condensed: Floats = squareform(full, checks=False)
+    return condensed
+
+
+def _linked(rows: Rows, distances: Floats, method: str, most: float) -> Rows:
+    """(2, m) pairs of rows of one cluster."""
+    if distances.min() > most:
+        return np.empty((2, 0), np.int64)
+    return rows[_chain(fcluster(linkage(distances, method), most, "distance"))]
+
+
+def _chain(groups: Rows) -> Rows:
+    """(2, m) pairs of neighbours inside each group, which link it."""
+    order = np.argsort(groups, kind="stable")
+    same = groups[order][1:] == groups[order][:-1]
+    return np.stack([order[:-1][same], order[1:][same]])
+
+
+def _components(links: list[Rows], n: int) -> Rows:
+    pairs = np.concatenate(links, axis=1)
+    graph = coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(n, n))
+    found: Rows = connected_components(graph, directed=False)[1].astype(np.int64)
+    return found

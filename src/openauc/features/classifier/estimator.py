@@ -1,0 +1,631 @@
+"""OpenSetClassifier: embeddings in, a class or "unknown" out, with a promise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from openauc._validation import UNKNOWN, check_choice, check_fraction
+from openauc.features.classifier.conformal import Calibration, benjamini_hochberg
+from openauc.features.classifier.evidence import KINDS, below, name_of
+from openauc.features.classifier.fitting import Calibrated, Fitted, Fitting
+from openauc.features.classifier.heads import HEADS, Array, Floats, is_fitted
+from openauc.features.classifier.scaling import SCALINGS
+from openauc.features.scores.base import RULES
+from openauc.features.scores.registry import SCORES
+from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
+from openauc.predictions import Predictions
+
+Rows = NDArray[np.int64]
+
+CHUNK = 4096
+"""Samples looked at together, which bounds the memory of a prediction."""
+SPLIT_SHARE = 0.2
+THRESHOLDS = ("acceptance", "youden", "cost")
+CALIBRATIONS = ("cross", "split")
+PROMISE_ROOM = 0.02
+"""By how much acceptance or forecast may change with the rows to come before that is said."""
+
+
+class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifier of embeddings that answers "unknown" for what belongs to none of its classes.
+
+    A head turns embeddings into logits, scores look at both, and a rejector turns the scores into one open-set score:
+    by default a function learned so that samples of held-out *known* classes rank above correctly classified ones (the
+    paper's objective, on real samples). No unknown sample is needed. A threshold then accepts the share of known
+    samples asked for.
+
+    Parameters
+    ----------
+    head
+        ``"logistic"``, ``"class_mean"``, ``"mlp"``, or a classifier or pipeline of scikit-learn. One that is fitted
+        already serves as it is, and X must be what it was fitted on, or data like it; folds, which lack some classes,
+        fit unfitted copies of it. ``clone``, and so ``GridSearchCV`` and ``cross_val_score``, fit it anew unless it is
+        a ``sklearn.frozen.FrozenEstimator``.
+    rejector
+        ``"learned"``, ``"average"`` (standardised mean of three scores, nothing learned), ``"selected"`` (the score
+        that is best on held-out classes), the name of a score in ``SCORES``, a ``Score``, or a function of features and
+        logits; higher = more unknown.
+    threshold
+        ``"acceptance"``: accept the share ``acceptance`` of known samples; ``guarantee_`` says what is promised;
+        ``"youden"``: the best sum of accepted known and rejected unknown samples on held-out classes;
+        ``"cost"``: the lowest ``costs`` there; or a number.
+    acceptance
+        Share of known samples to accept.
+    per_class
+        One threshold for each predicted class, where that class has enough calibration samples.
+    costs
+        :class:`~openauc.Costs`, or its fields, for ``threshold="cost"``.
+    calibration
+        ``"cross"``: thresholds and p-values from cross-fitted scores of all samples; ``"split"``: from a fifth of the
+        samples, which nothing else sees, and the promise is exact. With more than 20,000 samples a few thousand are
+        always set aside so. :meth:`calibrate` takes other samples.
+    max_ofpr
+        Aim at the left part of the OSCR curve: OpenAUC up to this share of accepted unknown samples.
+    folds
+        Parts the classes, and the samples, are cut into. Few classes are cut again and again.
+    class_weight
+        As in scikit-learn: None, ``"balanced"``, or a weight for each class. Weights reach head and rejector.
+    unknown_label
+        What :meth:`predict` answers for unknown samples, and the label of outliers in y. Among names the default is
+        ``"unknown"``.
+    seen_by_encoder
+        Whether the encoder was trained on these samples and labels: then held-out classes are not new to it, they
+        mislead, and the largest logit rejects in place of a learned rejector. ``"auto"`` looks for the signs, and
+        warns.
+    scaling
+        ``"embedding"``: all features are divided by one number; ``"columns"``: each by its own, as columns of a table
+        need it; ``"auto"``: columns if there are fewer than 32 features, or one varies 100 times more than the median
+        one. Features are centred always. An estimator as head sees them as they are.
+    random_state
+        Seed of the folds.
+    n_jobs
+        Processes that fit folds.
+    verbose
+        Print what is being done.
+
+    Attributes
+    ----------
+    classes_
+        Known classes.
+    report_
+        :class:`~openauc.features.FitReport`: what was tried, what held-out classes said.
+    thresholds_
+        (C,) threshold for each predicted class; a sample is unknown when its score is above it.
+    guarantee_
+        What the threshold promises, in a sentence; ``guarantee_details_`` has the rest.
+    unknown_label_
+        The answer for unknown samples.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> centres = 6 * np.eye(5)
+    >>> X = np.repeat(centres, 40, axis=0) + rng.normal(size=(200, 5))
+    >>> y = np.repeat(["ant", "bee", "cat", "dog", "elk"], 40)
+    >>> classifier = OpenSetClassifier(random_state=0).fit(X[:160], y[:160])
+    >>> classifier.predict([centres[1], centres[4]]).tolist()
+    ['bee', 'unknown']
+    """
+
+    def __init__(
+        self,
+        *,
+        head: Any = "logistic",
+        rejector: Any = "learned",
+        threshold: str | float = "acceptance",
+        acceptance: float = 0.95,
+        per_class: bool = False,
+        costs: Costs | Mapping[str, float] | None = None,
+        calibration: str = "cross",
+        max_ofpr: float | None = None,
+        folds: int = 5,
+        class_weight: Any = None,
+        unknown_label: Any = UNKNOWN,
+        seen_by_encoder: bool | str = "auto",
+        scaling: str = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.head = head
+        self.rejector = rejector
+        self.threshold = threshold
+        self.acceptance = acceptance
+        self.per_class = per_class
+        self.costs = costs
+        self.calibration = calibration
+        self.max_ofpr = max_ofpr
+        self.folds = folds
+        self.class_weight = class_weight
+        self.unknown_label = unknown_label
+        self.seen_by_encoder = seen_by_encoder
+        self.scaling = scaling
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # Fitting
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Learn classes, rejector and threshold.
+
+        Parameters
+        ----------
+        X
+            Embeddings (n, d), computed in float32 or, if they are that, float64.
+        y
+            Class of each; ``unknown_label`` for outliers one happens to have, which help to learn the rejector.
+        sample_weight
+            Weight of each; reaches head and rejector, while calibration counts samples.
+        groups
+            Group of each; rows of one group belong together (copies, frames of one video, texts of one author) and
+            are never on both sides of a split. Equal rows and near-copies are found and kept together anyway.
+        """
+        self._check_parameters()
+        _check_table(X)
+        y = _with_plain_gaps(y)
+        features, y = validate_data(self, X, y, dtype=[np.float32, np.float64], ensure_min_samples=2)
+        if not isinstance(self.head, str) and is_fitted(self.head):
+            _check_feature_names(self.head, X, reset=False)
+        labels, outlier = self._read_labels(y)
+        weight = self._weights(features, labels, outlier, sample_weight)
+        code = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
+        if code is not None and len(code) != len(labels):
+            raise ValueError(f"groups has {len(code)} entries but X has {len(labels)}; pass one group per row.")
+        if weight is not None and (weight == 0).any():
+            kept = weight > 0
+            features, labels, outlier, weight = features[kept], labels[kept], outlier[kept], weight[kept]
+            code = None if code is None else code[kept]
+        self.classes_, known = np.unique(labels[~outlier], return_inverse=True)
+        self._check_classes(known)
+        empty = np.flatnonzero(~features.any(axis=1))
+        if len(empty):
+            warnings.warn(
+                f"{len(empty):,} rows of X are all zero, the first is row {empty[0]}; an encoder seldom means that. "
+                "Drop them, or encode them again.",
+                stacklevel=2,
+            )
+        numbers = np.full(len(labels), UNKNOWN, np.int64)
+        numbers[~outlier] = known
+        fitted = Fitting(
+            features,
+            numbers,
+            weight,
+            code,
+            self.classes_,
+            aside=SPLIT_SHARE if self.calibration == "split" else 0.0,
+            head=self.head,
+            rejector=self.rejector,
+            max_ofpr=self.max_ofpr,
+            folds=self.folds,
+            seen_by_encoder=self.seen_by_encoder,
+            scaling=self.scaling,
+            rng=check_random_state(self.random_state),
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        ).run()
+        self._take(fitted, features.dtype)
+        self._take_calibration(
+            fitted.calibration.score, fitted.calibration.predicted, "split" if fitted.exact else "cross"
+        )
+        self._say_what_could_differ(fitted)
+        return self
+
+    def _take(self, fitted: Fitted, dtype: np.dtype[Any]) -> None:
+        self.dtype_ = dtype
+        self.observer_, self.evidence_scale_, self.rejector_ = fitted.observer, fitted.evidence_scale, fitted.rejector
+        self.report_ = fitted.report
+        self.held_out_scores_, self.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
+        if fitted.held_out is not None:
+            self.held_out_scores_ = np.concatenate(fitted.held_out.scores)
+            folds = fitted.held_out.folds
+            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in folds]
+            self.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
+
+    def _say_what_could_differ(self, fitted: Fitted) -> None:
+        """Say what acceptance and forecast would be if the rows to come differ from these in a usual way."""
+        told = fitted.calibration
+        size = np.bincount(told.label, minlength=len(self.classes_))
+        futures: list[tuple[str, Calibrated, Floats | None, str]]
+        futures = [
+            ("all classes come equally often", told, 1.0 / size[told.label], "Then calibrate(X, y) with such rows.")
+        ]
+        if fitted.alike is not None:
+            way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
+            futures.append(
+                ("rows come without the near neighbours that many of these have", fitted.alike, None, way_out)
+            )
+        usual, now = self._expect(told, None)
+        expected = self.report_.expected if self.max_ofpr is None else None
+        for condition, rows, weight, way_out in futures:
+            accepted, openauc = self._expect(rows, weight)
+            changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
+            weights = np.ones(len(rows.score)) if weight is None else weight
+            chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weights**2).sum()) / weights.sum()
+            failed = usual - accepted > max(PROMISE_ROOM, chance)
+            if expected is not None:
+                forecast = expected.openauc + openauc - now
+                changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
+                failed |= forecast < min(expected.interval.low, expected.openauc - PROMISE_ROOM)
+            if failed:
+                sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
+                self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
+                warnings.warn(sentence, stacklevel=3)
+
+    def _expect(self, rows: Calibrated, weight: Floats | None) -> tuple[float, float]:
+        """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""
+        accepted = float(np.average(rows.score <= self.thresholds_[rows.predicted], weights=weight))
+        unknown = np.sort(self.held_out_scores_[self.held_out_kinds_ < 0])
+        above = 1.0 - below(unknown, rows.score) / max(len(unknown), 1)
+        return accepted, float(np.average(above * (rows.predicted == rows.label), weights=weight))
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.head, str):
+            check_choice("head", self.head, HEADS)
+        elif not (hasattr(self.head, "decision_function") or hasattr(self.head, "predict_proba")):
+            raise TypeError(
+                f"head is {self.head!r}; expected {', '.join(map(repr, HEADS))}, or a classifier with a "
+                "decision_function or predict_proba."
+            )
+        if isinstance(self.rejector, str):
+            check_choice("rejector", self.rejector, (*RULES, *SCORES))
+        elif not callable(self.rejector):
+            raise TypeError(f"rejector is {self.rejector!r}; expected a name, a Score or a function.")
+        elif name_of(self.rejector) in (*RULES, *KINDS):
+            raise ValueError(f"the rejector has the name of one of ours, {name_of(self.rejector)!r}; rename it.")
+        check_choice("calibration", self.calibration, CALIBRATIONS)
+        check_choice("scaling", self.scaling, SCALINGS)
+        if self.seen_by_encoder not in (True, False, "auto"):
+            raise ValueError(f"seen_by_encoder is {self.seen_by_encoder!r}; expected True, False or 'auto'.")
+        if self.max_ofpr is not None:
+            check_fraction("max_ofpr", self.max_ofpr)
+        if self.folds < 2:
+            raise ValueError(f"folds is {self.folds!r}; expected at least 2.")
+        self._check_costs(self.costs)
+        self._check_threshold(self.threshold, self.acceptance)
+
+    @staticmethod
+    def _check_costs(costs: Any) -> None:
+        for name in costs if isinstance(costs, Mapping) else ():
+            check_choice("a key of costs", name, Costs.__dataclass_fields__)
+
+    @staticmethod
+    def _check_threshold(threshold: str | float, acceptance: float) -> None:
+        if isinstance(threshold, str):
+            check_choice("threshold", threshold, THRESHOLDS)
+        elif threshold is None or np.isnan(threshold):
+            expected = ", ".join(map(repr, THRESHOLDS))
+            raise ValueError(f"threshold is {threshold!r}; expected a number, or one of {expected}.")
+        check_fraction("acceptance", acceptance)
+
+    def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Labels, and which rows are outliers; decides ``unknown_label_``."""
+        given: NDArray[Any] = column_or_1d(y)
+        missing = np.array([_is_missing(label) for label in given.tolist()], bool)
+        present = given[~missing]
+        names = present.dtype.kind in "US" or (len(present) > 0 and isinstance(present[0], str | bytes))
+        if missing.any() and not (names and self.unknown_label is None):
+            raise ValueError(f"y is missing for sample {int(np.argmax(missing))}; every sample needs a label.")
+        if present.dtype == object and all(isinstance(label, int | np.integer) for label in present.tolist()):
+            given = present = present.astype(np.int64)
+        check_classification_targets(present)
+        self.unknown_label_ = "unknown" if names and self.unknown_label == UNKNOWN else self.unknown_label
+        if names and not (self.unknown_label_ is None or isinstance(self.unknown_label_, str)):
+            raise TypeError(f"y holds names, but unknown_label is {self.unknown_label!r}; pass a name, or None.")
+        if not names and isinstance(self.unknown_label_, str):
+            raise TypeError(f"unknown_label is {self.unknown_label!r} but y holds numbers; pass an integer.")
+        labels = np.where(missing, "", given).astype(str) if names else given
+        return labels, missing | (labels == self.unknown_label_)
+
+    def _weights(
+        self, X: NDArray[Any], labels: NDArray[Any], outlier: NDArray[np.bool_], sample_weight: ArrayLike | None
+    ) -> Floats | None:
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        if self.class_weight is not None:
+            weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])
+        return weight
+
+    def _check_classes(self, code: Rows) -> None:
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds {len(self.classes_)} known class{'es' if len(self.classes_) != 1 else ''}; a classifier "
+                f"needs at least 2 classes (rows labelled {self.unknown_label_!r}, the unknown_label, are outliers)."
+            )
+        size = np.bincount(code)
+        smallest, count = self.classes_.tolist()[size.argmin()], size.min()
+        if count < 2:
+            raise ValueError(
+                f"the class {smallest!r} has 1 sample; at least 2 of each class are needed, one to learn from and "
+                "one to check with. Add samples, drop the class, or label it as unknown."
+            )
+        if count < 3 and self.calibration == "split":
+            raise ValueError(
+                f"the class {smallest!r} has 2 samples; calibration='split' sets one aside and needs at least 3 of "
+                "each class. Add samples, drop the class, or use calibration='cross'."
+            )
+
+    # Predicting
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each sample, or ``unknown_label_`` where its score is above the threshold of the class."""
+        score, predicted = self._decide(X)
+        unknown = np.array(self.unknown_label_, object if self.unknown_label_ is None else None)
+        # What is not a number is below no threshold, so it is unknown.
+        return np.where(score <= self.thresholds_[predicted], self.classes_[predicted], unknown)
+
+    def classify(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each sample, whether it would be rejected or not."""
+        return np.asarray(self.classes_[self._decide(X)[1]])
+
+    def open_score(self, X: ArrayLike) -> Floats:
+        """(n,) scores; higher = more unknown."""
+        return self._decide(X)[0]
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Minus :meth:`open_score`, higher = more known, as scikit-learn's detectors have it."""
+        return -self.open_score(X)
+
+    def p_value(self, X: ArrayLike) -> Floats:
+        """(n,) conformal p-values of "this sample is known"; small ones speak against it."""
+        return np.asarray(self.calibration_.p_value(*self._decide(X)))
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """(n, C) probabilities of the classes, for a sample that is known."""
+        parts = [np.exp(logits - logits.max(1, keepdims=True)) for _, logits in self._observed(X)]
+        odds = np.concatenate(parts)
+        return np.asarray(odds / odds.sum(1, keepdims=True))
+
+    def select_unknown(self, X: ArrayLike, *, fdr: float = 0.1) -> NDArray[np.bool_]:
+        """Samples of a batch to call unknown so that about ``fdr`` of those called so are known (Benjamini-Hochberg).
+
+        The expected share of known samples among those selected is at most ``fdr`` if calibration and known samples of
+        the batch are exchangeable and the calibration is a split (Bates et al., 2023).
+        """
+        check_fraction("fdr", fdr, one=False)
+        return benjamini_hochberg(self.p_value(X), fdr)
+
+    def predictions(self, X: ArrayLike, y_true: ArrayLike) -> Predictions:
+        """The triple that :func:`openauc.evaluate` takes; classes the model does not know count as unknown.
+
+        Known classes become 0..C-1 in the order of ``classes_``, unknown samples -1.
+        """
+        score, predicted = self._decide(X)
+        return Predictions.of(self._place(y_true), predicted, score)
+
+    def _place(self, y: ArrayLike) -> Rows:
+        """Index of the class of each label; -1 for those that are none of ours."""
+        place = {label: index for index, label in enumerate(self.classes_.tolist())}
+        return np.array([place.get(label, UNKNOWN) for label in column_or_1d(y).tolist()], np.int64)
+
+    def _decide(self, X: ArrayLike) -> tuple[Floats, Rows]:
+        """Score and index of the class of each sample."""
+        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._observed(X)), strict=True)
+        return np.concatenate(scores), np.concatenate(predicted)
+
+    def _by_name(self, X: Any) -> Any:
+        """A table with the columns of fit, in their order; anything else as it is."""
+        wanted, columns = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
+        if wanted is None or columns is None:
+            return X
+        missing = [name for name in wanted.tolist() if name not in set(columns)]
+        if missing:
+            raise ValueError(
+                f"X lacks {len(missing)} of the {len(wanted)} columns the model was fitted on, the first is "
+                f"{missing[0]!r}; add them, or fit without them."
+            )
+        _check_table(X[wanted.tolist()])
+        return X[wanted.tolist()]
+
+    def _observed(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
+        """Scores and logits, a chunk of samples at a time."""
+        check_is_fitted(self)
+        features = np.asarray(validate_data(self, self._by_name(X), reset=False, dtype=[self.dtype_]))
+        for start in range(0, len(features), CHUNK):
+            yield self._observe(features[start : start + CHUNK])
+
+    def _observe(self, X: Array) -> tuple[Array, Array]:
+        """Scores and logits, in the array API."""
+        raw, logits = self.observer_(X)
+        predicted = logits.__array_namespace__().argmax(logits, axis=1)
+        return self.rejector_(self.evidence_scale_(raw, predicted)), logits
+
+    # Deciding
+
+    def set_threshold(
+        self,
+        threshold: str | float | None = None,
+        *,
+        acceptance: float | None = None,
+        per_class: bool | None = None,
+        costs: Costs | Mapping[str, float] | None = None,
+    ) -> Self:
+        """Choose the threshold anew, without fitting; what is left out stays as it is."""
+        check_is_fitted(self)
+        chosen: dict[str, Any]
+        chosen = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
+        if threshold is None and acceptance is not None:
+            chosen["threshold"] = "acceptance"
+        values = {name: getattr(self, name) if value is None else value for name, value in chosen.items()}
+        self._check_threshold(values["threshold"], values["acceptance"])
+        self._check_costs(values["costs"])
+        before = {name: getattr(self, name) for name in values}
+        try:
+            self.set_params(**values)._set_thresholds()
+        except (ValueError, TypeError):
+            self.set_params(**before)._set_thresholds()
+            raise
+        return self
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Take thresholds and p-values from other samples of known classes, which :meth:`fit` has not seen.
+
+        The promise is then that of a split: exact. Rows whose class in ``y`` is not known are left out.
+        """
+        check_is_fitted(self)
+        score, predicted = self._decide(X)
+        if y is not None:
+            known = self._place(y) != UNKNOWN
+            if len(known) != len(score):
+                raise ValueError(f"y has {len(known)} entries but X has {len(score)}; pass one label per sample.")
+            score, predicted = score[known], predicted[known]
+        if not len(score):
+            raise ValueError("there is no sample of a known class to calibrate with; pass some.")
+        self._take_calibration(score, predicted, "split")
+        return self
+
+    def _take_calibration(self, score: Floats, predicted: Rows, kind: str) -> None:
+        self.calibration_scores_, self.calibration_classes_, self.calibration_kind_ = score, predicted, kind
+        self._set_thresholds()
+
+    def _set_thresholds(self) -> None:
+        """Thresholds, calibration groups and guarantee from the parameters and the kept scores."""
+        n, n_classes = len(self.calibration_scores_), len(self.classes_)
+        fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
+        self.calibration_ = Calibration.of(
+            self.calibration_scores_, self.calibration_classes_, n_classes, fewest=fewest
+        )
+        self.guarantee_details_ = ""
+        if self.threshold == "acceptance":
+            self.thresholds_, missing = self.calibration_.thresholds(self.acceptance)
+            self.guarantee_, self.guarantee_details_ = _guarantee(self.acceptance, self.calibration_kind_, n)
+            if missing:
+                self.guarantee_ = f"none: {n} calibration samples, {missing} are needed; nothing is rejected"
+                warnings.warn(
+                    f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a promise "
+                    f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
+                    stacklevel=3,
+                )
+            elif fewest is not None:
+                small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
+                self.guarantee_details_ += " It holds for the rows of each predicted class"
+                if small:
+                    shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+                    self.guarantee_details_ += (
+                        f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
+                    )
+                self.guarantee_details_ += "."
+            return
+        if isinstance(self.threshold, str):
+            target = "cost" if self.threshold == "cost" else "youden"
+            value = self._held_out_threshold(target)
+            self.guarantee_ = f"none; best {'cost' if target == 'cost' else 'Youden index'} on held-out classes"
+        else:
+            value, self.guarantee_ = float(self.threshold), "none; the threshold was given"
+        self.thresholds_ = np.full(n_classes, value)
+
+    def _held_out_threshold(self, target: str) -> float:
+        if not len(self.held_out_scores_):
+            raise ValueError(
+                f"threshold={self.threshold!r} needs held-out classes, and there are none: {len(self.classes_)} "
+                "classes are too few, or the encoder was trained on them; use threshold='acceptance'."
+            )
+        # 0: correct, 1: misclassified, -1: unknown
+        truth = np.where(self.held_out_kinds_ < 0, UNKNOWN, 0)
+        predicted = np.where(self.held_out_kinds_ == 1, 1, 0)
+        if target == "cost":
+            point = choose_threshold(truth, predicted, self.held_out_scores_, target="cost", costs=self.costs)
+            return point.threshold
+        known, unknown = np.sort(self.held_out_scores_[truth >= 0]), np.sort(self.held_out_scores_[truth < 0])
+        at = np.unique(self.held_out_scores_)
+        gain = np.searchsorted(known, at, "right") / len(known) - np.searchsorted(unknown, at, "right") / len(unknown)
+        return float(at[gain.argmax()])
+
+    # Files
+
+    def save(self, folder: Any) -> None:
+        """Write the model as a folder of safetensors and JSON; no pickle."""
+        from openauc.features.classifier.files import save
+
+        save(self, folder)
+
+    @classmethod
+    def load(cls, folder: Any) -> OpenSetClassifier:
+        """Read what :meth:`save` wrote."""
+        from openauc.features.classifier.files import load
+
+        loaded: OpenSetClassifier = load(folder)
+        return loaded
+
+    def export_onnx(self, path: Any, *, dtype: str | None = None) -> None:
+        """Write the model as ONNX: embedding in; label, score and p-value out, threshold and class names inside.
+
+        The embedding is ``"float32"`` or ``"float64"``, as ``dtype`` says; None: as the model was fitted.
+        """
+        from openauc.features.classifier.onnx import export
+
+        export(self, path, dtype)
+
+
+def _guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
+    """The promise in one sentence, and where it comes from."""
+    if acceptance == 1.0:
+        return "every row is accepted, known or not", ""
+    if kind == "split":
+        return (
+            f"at least {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the {n:,} "
+            "rows set aside to check with",
+            "Split-conformal: it holds on average over such rows and draws of them, in finite samples.",
+        )
+    return (
+        f"about {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the training rows",
+        f"The threshold comes from {n:,} rows, each scored by a model that had not seen it or its copies. There is no "
+        "lower bound; calibration='split' or calibrate(X, y) gives one.",
+    )
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and what pandas has for them."""
+    not_a_number = isinstance(label, float) and label != label
+    return label is None or not_a_number or type(label).__name__ in ("NAType", "NaTType")
+
+
+def _with_plain_gaps(y: Any) -> Any:
+    """Labels with None for each missing one: scikit-learn cannot look at what pandas has for them."""
+    labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
+    if labels.dtype != object or labels.ndim != 1:
+        return y
+    missing = np.array([_is_missing(label) for label in labels.tolist()], bool)
+    labels[missing] = None
+    return labels if missing.any() else y
+
+
+def _check_table(X: Any) -> None:
+    """Refuse a table with two columns of one name, or with empty cells, by name."""
+    names = [str(name) for name in getattr(X, "columns", ())]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"X has two columns named {twice!r}; rename or drop one.")
+    if names and hasattr(X, "isna"):
+        gaps = X.isna()
+        gappy = [name for name in X.columns if gaps[name].any()]
+        if gappy:
+            row = int(np.argmax(gaps[gappy[0]].to_numpy()))
+            raise ValueError(
+                f"X has empty cells in {len(gappy)} of {len(names)} columns, the first in {gappy[0]!r}, row {row}; "
+                "drop these rows, or fill them in, for example with sklearn.impute.SimpleImputer."
+            )

@@ -1,0 +1,311 @@
+"""Evidence that a sample is unknown: scores of one head, comparable between heads.
+
+A head with fewer classes has other logits, so the same score means something else under another head. Evidence is
+therefore standardised: by the mean and deviation a score has, under the same head, on *correctly classified known
+samples the head was not trained on*. So a rejector learned from heads without the held-out classes can look at the
+evidence of the head that knows them all. Classes also differ in how confident one may be, so some scores come a second
+time, less what is usual for the predicted class.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from openauc._validation import UNKNOWN
+from openauc.features.classifier.heads import Array, Floats, Head, affine
+from openauc.features.classifier.scaling import Scaling
+from openauc.features.scores.base import Score
+from openauc.features.scores.registry import SCORES, make_score
+
+BY_CLASS = "_by_class"
+"""Ending of the name of a score less what is usual for the predicted class."""
+USUAL_ROWS = 5.0
+"""Rows that all classes together count for in what is usual for one class."""
+
+
+class Scale(NamedTuple):
+    """What each score is on correctly classified known samples.
+
+    Parameters
+    ----------
+    mean, deviation
+        (m + b,) of the m scores, and of b of them once more, less what is usual for the predicted class.
+    columns
+        (b,) which scores these are.
+    usual
+        (C, b) what they usually are for each predicted class, less their mean over all classes.
+    """
+
+    mean: Floats
+    deviation: Floats
+    columns: NDArray[np.int64] = np.empty(0, np.int64)
+    usual: Floats = np.empty((1, 0))
+
+    def __call__(self, raw: Array, predicted: Array) -> Array:
+        """Evidence (n, m + b) of scores (n, m) of samples with these predicted classes."""
+        xp = raw.__array_namespace__()
+        if len(self.columns):
+            some = xp.stack([raw[:, int(column)] for column in self.columns], axis=1)
+            raw = xp.concat([raw, some - xp.take(xp.asarray(self.usual), predicted, axis=0)], axis=1)
+        return (raw - xp.asarray(self.mean)) / xp.asarray(self.deviation)
+
+
+def standardise(
+    raw: Floats,
+    predicted: NDArray[np.int64],
+    correct: NDArray[np.bool_],
+    *,
+    n_classes: int,
+    columns: Sequence[int] = (),
+) -> tuple[Scale, Floats]:
+    """The scale of the correct ones among samples with scores (n, m), and the evidence of all of them.
+
+    A correct sample does not count in what is usual for its own class: new ones do not either.
+    """
+    at = np.asarray(columns, np.int64)
+    some, own = raw[:, at], np.where(correct[:, None], 1.0, 0.0)
+    level = some[correct].mean(0) if correct.any() else np.zeros(len(at))
+    count, total = np.zeros((n_classes, 1)), np.zeros((n_classes, len(at)))
+    np.add.at(count, predicted, own)
+    np.add.at(total, predicted, own * (some - level))
+    others = (total[predicted] - own * (some - level)) / (count[predicted] - own + USUAL_ROWS)
+    wide = np.concatenate([raw, some - others], axis=1)
+    mean, deviation = _moments(wide[correct])
+    return Scale(mean, deviation, at, total / (count + USUAL_ROWS)), (wide - mean) / deviation
+
+
+def _moments(raw: Floats) -> tuple[Floats, Floats]:
+    """Mean and deviation of each column; of what does not vary the deviation is 1."""
+    if not len(raw):
+        return np.zeros(raw.shape[1]), np.ones(raw.shape[1])
+    deviation = raw.std(0)
+    floor = 1e-9 * np.maximum(np.abs(raw).max(0), 1.0)
+    return raw.mean(0), np.where(deviation > floor, deviation, 1.0)
+
+
+def name_of(score: Any) -> str:
+    """A name in ``SCORES``, or that of a score or function of one's own."""
+    return score if isinstance(score, str) else getattr(score, "__name__", type(score).__name__)
+
+
+class _Function(Score):
+    """A function of features and logits, as a score."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, features: Array, logits: Array) -> Array:
+        return np.asarray(self.function(features, logits), np.float64)
+
+
+class OutlierLogit(Score):
+    """Log-odds of being one of the outliers at hand rather than a known sample, by logistic regression."""
+
+    fits = True
+    looks_at = "features"
+    formula = "log-odds of an outlier"
+    weight: NDArray[Any]
+    bias: Floats
+
+    def fit_outliers(self, features: NDArray[Any], outliers: NDArray[Any]) -> OutlierLogit:
+        """Learn from known samples and outliers, both sides of the same weight."""
+        fitted = LogisticRegression(class_weight="balanced", max_iter=200)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted.fit(np.concatenate([features, outliers]), np.arange(len(features) + len(outliers)) >= len(features))
+        self.weight, self.bias = fitted.coef_.astype(features.dtype), np.asarray(fitted.intercept_, np.float64)
+        return self
+
+    def __call__(self, features: Array, logits: Array) -> Array:
+        """(n,) scores; logits are not looked at."""
+        return affine(features, self.weight, self.bias)[:, 0]
+
+
+OUTLIERS = "outliers"
+"""Name of the score that outliers at hand add to the others."""
+KINDS: dict[str, type[Score]] = {**SCORES, OUTLIERS: OutlierLogit}
+"""All scores that an observer may hold."""
+
+
+def _new(score: Any) -> Score:
+    if isinstance(score, str):
+        return make_score(score)
+    if isinstance(score, type):
+        made: Score = score()
+        return made
+    return copy.deepcopy(score) if hasattr(score, "fit") else _Function(score)
+
+
+class HeadWithScores:
+    """A head, and scores fitted to it.
+
+    Parameters
+    ----------
+    head
+        Fitted.
+    scores
+        By name, fitted.
+    scaling
+        Of the features; an estimator as head sees them as they are.
+    """
+
+    def __init__(self, head: Head, scores: dict[str, Score], scaling: Scaling) -> None:
+        self.head = head
+        self.scores = scores
+        self.scaling = scaling
+
+    @classmethod
+    def fit(
+        cls, head: Head, X: NDArray[Any], y: NDArray[np.int64], scores: Sequence[Any], scaling: Scaling
+    ) -> HeadWithScores:
+        """Fit scores to a fitted head, on samples it was fitted on and, with label -1, outliers."""
+        known = y != UNKNOWN
+        labels, features = y[known], scaling(X[known])
+        logits = head.logits(features if head.scaled else X[known])
+        fitted: dict[str, Score] = {}
+        for score in scores:
+            if name_of(score) == OUTLIERS:
+                fitted[OUTLIERS] = OutlierLogit().fit_outliers(features, scaling(X[~known]))
+            else:
+                new = _new(score)
+                fitted[name_of(score)] = new.fit(
+                    features if new.centred else scaling.uncentred(features), logits, labels
+                )
+        return cls(head, fitted, scaling)
+
+    def __call__(self, X: Array) -> tuple[Array, Array]:
+        """Scores (n, m), not standardised, and logits (n, C)."""
+        features = self.scaling(X)
+        logits = self.head.logits(features if self.head.scaled else X)
+        xp = logits.__array_namespace__()
+        uncentred = self.scaling.uncentred(features)
+        raw = [score(features if score.centred else uncentred, logits) for score in self.scores.values()]
+        return xp.stack(raw, axis=1), logits
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a head without some classes says of samples it was not trained on.
+
+    Parameters
+    ----------
+    evidence
+        (n, m), standardised.
+    known
+        (n,) whether the sample's class is one of the head's.
+    correct
+        (n,) known, and classified correctly.
+    label
+        (n,) class of each sample among all classes; -1 for outliers.
+    weight
+        (n,) weights of the samples.
+    gap
+        (k,) by how much each raw score is higher for samples of held-out classes than for correct ones.
+    """
+
+    evidence: Floats
+    known: NDArray[np.bool_]
+    correct: NDArray[np.bool_]
+    label: NDArray[np.int64]
+    weight: Floats
+    gap: Floats = field(default_factory=lambda: np.empty(0))
+
+    @cached_property
+    def held(self) -> frozenset[int]:
+        """Classes that play unknown here."""
+        return frozenset(np.unique(self.label[~self.known]).tolist()) - {UNKNOWN}
+
+    def pair_values(self, score: Floats) -> Floats:
+        """Of each unknown sample the share of known ones that are correct and rank below it; ties count half.
+
+        Their mean is the fold's OpenAUC.
+        """
+        ranked = np.sort(score[self.correct])
+        values: Floats = below(ranked, score[~self.known]) / max(self.known.sum(), 1)
+        return values
+
+
+def below(ranked: Floats, values: Floats) -> Floats:
+    """How many of the ranked numbers are below each value; ties count half."""
+    found: Floats = (np.searchsorted(ranked, values, "left") + np.searchsorted(ranked, values, "right")) / 2.0
+    return found
+
+
+class Task(NamedTuple):
+    """What a head and scores are fitted on, and how.
+
+    Parameters
+    ----------
+    X, y, weight
+        Samples, their classes (-1: outliers), and weights or None.
+    make_head
+        A new head.
+    scores
+        Scores to fit to it.
+    by_class
+        Names of those that come once more, less what is usual for the predicted class.
+    scaling
+        Of the features.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    weight: Floats | None
+    make_head: Callable[[], Head]
+    scores: Sequence[Any]
+    by_class: Sequence[str]
+    scaling: Scaling
+
+    @property
+    def pooled(self) -> NDArray[np.bool_]:
+        """(m,) which scores depend on the number of all samples rather than on those of a class."""
+        kinds = [KINDS.get(name_of(score), score) for score in self.scores]
+        return np.array([bool(getattr(kind, "pooled", False)) for kind in kinds])
+
+    @property
+    def columns(self) -> list[int]:
+        """Which scores come once more."""
+        names = [name_of(score) for score in self.scores]
+        return [names.index(name) for name in self.by_class]
+
+
+class Observed(NamedTuple):
+    """Scores (n, m), not standardised, and the class of each sample, from a head that was not trained on it."""
+
+    raw: Floats
+    predicted: NDArray[np.int64]
+
+
+def observe_rest(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Observed:
+    """Fit a head and scores on the training rows, outliers (-1) among them, and look at the test rows."""
+    rows = train[task.y[train] != UNKNOWN]
+    classes, code = np.unique(task.y[rows], return_inverse=True)
+    head = task.make_head()
+    features = task.scaling(task.X[rows]) if head.scaled else task.X[rows]
+    head.fit(features, code, None if task.weight is None else task.weight[rows])
+    labels = np.full(len(train), UNKNOWN)
+    labels[task.y[train] != UNKNOWN] = code
+    raw, logits = HeadWithScores.fit(head, task.X[train], labels, task.scores, task.scaling)(task.X[test])
+    return Observed(raw, classes[logits.argmax(1)])
+
+
+def observe_fold(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
+    """The same where the training rows lack some classes, whose samples then play unknown."""
+    seen, y = observe_rest(task, train, test), task.y[test]
+    known = np.isin(y, task.y[train]) & (y != UNKNOWN)
+    correct = known & (seen.predicted == y)
+    _, evidence = standardise(seen.raw, seen.predicted, correct, n_classes=int(task.y.max()) + 1, columns=task.columns)
+    weight = np.ones(len(test)) if task.weight is None else task.weight[test]
+    held = ~known & (y != UNKNOWN)
+    gap = seen.raw[held].mean(0) - seen.raw[correct].mean(0) if correct.any() else np.zeros(seen.raw.shape[1])
+    return Fold(evidence, known, correct, y, weight, gap)

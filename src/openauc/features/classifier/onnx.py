@@ -1,0 +1,129 @@
+"""A fitted OpenSetClassifier as one ONNX network: embeddings in; label, class, score and p-value out.
+
+Heads, scores, rejectors and p-values are written in the array API, so calling them with an array of ndonnx, which
+records what is done to it, gives the network: nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from openauc._files import PathLike, atomic_write
+from openauc._validation import check_choice
+from openauc.features.classifier.estimator import OpenSetClassifier
+from openauc.features.classifier.files import DTYPES, encode_float, portable_observer
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+MOST_BYTES = 2**31 - 1
+"""Of a protobuf message, and so of an ONNX file."""
+
+
+def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = None) -> None:
+    """Write a fitted classifier as an ONNX file, all or nothing.
+
+    The input ``embedding`` (N, d) has the type ``dtype``, "float32" or "float64"; None stands for the one the
+    classifier was fitted on, in which the network computes whatever it is given, as ``predict`` does. The outputs, (N,)
+    each, are ``label``, the name of a class or the unknown label; ``class``, the class whether rejected or not;
+    ``score``, the open-set score; and ``p_value``. Labels are strings, or int64 where classes are numbers; None as
+    unknown label becomes "unknown". An embedding that is not finite is unknown, with p-value 0. Thresholds, classes,
+    unknown label, guarantee and version are in the metadata too, as JSON.
+
+    Raises
+    ------
+    ImportError
+        If ndonnx is missing.
+    ValueError
+        If the classifier has parts of one's own, or an estimator as head that is not linear; if its labels have no
+        place in ONNX, or it would be larger than ONNX allows.
+    """
+    check_is_fitted(classifier)
+    if dtype is not None:
+        check_choice("dtype", dtype, DTYPES)
+    model = build(classifier, dtype)
+    if model.ByteSize() > MOST_BYTES:
+        raise ValueError(
+            f"cannot write {path}: the network takes {model.ByteSize() / 1e9:.1f} GB, and ONNX allows 2; use "
+            "rejector='max_logit', or fewer features."
+        )
+    with atomic_write(path) as file:
+        file.write(model.SerializeToString())
+
+
+def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto:
+    """The network that :func:`export` writes."""
+    try:
+        import ndonnx as ndx
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("ndonnx", "spox", "onnx"):
+            raise
+        raise ImportError("export_onnx needs ndonnx: pip install 'openauc[onnx]'.") from None
+    classes, unknown = _labels(classifier)
+    fitted = classifier.dtype_.name
+    embedding = ndx.argument(shape=("N", classifier.n_features_in_), dtype=getattr(ndx, dtype or fitted))
+    traced = copy.copy(classifier)
+    traced.observer_ = portable_observer(classifier)
+    score, logits = traced._observe(ndx.astype(embedding, getattr(ndx, fitted)))
+    predicted = ndx.argmax(logits, axis=1)
+    answer = ndx.take(ndx.asarray(classes), predicted, axis=0)
+    threshold = ndx.take(ndx.asarray(classifier.thresholds_), predicted, axis=0)
+    p_value = classifier.calibration_.p_value(score, predicted)
+    outputs = {
+        # What is not a number is below no threshold, so it is unknown.
+        "label": ndx.where(score <= threshold, answer, ndx.asarray(unknown)),
+        "class": answer,
+        "score": score,
+        "p_value": p_value,
+    }
+    model = ndx.build({"embedding": embedding}, outputs)
+    _describe(model, classifier, classes, unknown)
+    return model
+
+
+def _labels(classifier: OpenSetClassifier) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Labels of the classes, and the unknown label, as arrays of strings or of int64."""
+    classes, unknown = classifier.classes_, classifier.unknown_label_
+    if classes.dtype.kind in "UO":
+        unknown = "unknown" if unknown is None else str(unknown)
+        if unknown in classes.tolist():
+            raise ValueError(
+                f"a class is named {unknown!r}, which in ONNX is the answer for unknown samples; fit with another "
+                "unknown_label."
+            )
+        return classes.astype(str), np.array(unknown)
+    whole = classes.astype(np.int64)
+    if unknown is None or not np.isfinite(unknown) or int(unknown) != unknown or (whole != classes).any():
+        raise ValueError(
+            f"the classes are numbers and unknown_label is {unknown!r}; ONNX needs integers, so fit with "
+            "unknown_label=-1."
+        )
+    return whole, np.array(int(unknown), np.int64)
+
+
+def _describe(model: ModelProto, classifier: OpenSetClassifier, classes: NDArray[Any], unknown: NDArray[Any]) -> None:
+    """Names of dimensions, and the metadata."""
+    from onnx.helper import set_model_props
+
+    for output in model.graph.output:
+        output.type.tensor_type.shape.dim[0].dim_param = "N"
+    model.producer_name, model.producer_version = "openauc", version("openauc")
+    model.graph.name = "OpenSetClassifier"
+    model.doc_string = f"Open-set classifier of embeddings; guarantee: {classifier.guarantee_}"
+    set_model_props(
+        model,
+        {
+            "openauc_version": version("openauc"),
+            "classes": json.dumps(classes.tolist()),
+            "unknown_label": json.dumps(unknown.tolist()),
+            "thresholds": json.dumps([encode_float(value) for value in classifier.thresholds_.tolist()]),
+            "guarantee": classifier.guarantee_,
+        },
+    )

@@ -1,0 +1,1 @@
+"""Open-set scores of a sample from its features and logits."""

@@ -1,0 +1,127 @@
+"""Scores of logits alone: nothing to fit, and all of it in float64, where confident probabilities still differ."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from openauc.features.scores._arrays import log_softmax, log_sum_exp, top, wide
+from openauc.features.scores.base import Floats, Score
+
+
+class MaxLogit(Score):
+    r"""Minus the largest logit, :math:`-\max_c z_c`.
+
+    >>> MaxLogit()([[]], [[1.0, 3.0]]).tolist()
+    [-3.0]
+    """
+
+    looks_at = "logits"
+    formula = "-max z"
+    source = "Vaze et al. (2022), Hendrycks et al. (2022)"
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; features are not looked at."""
+        xp, z = wide(logits)
+        scores: Floats = -xp.max(z, axis=1)
+        return scores
+
+
+class MaxProbability(Score):
+    r"""Minus the largest softmax probability, :math:`-\max_c p_c`.
+
+    >>> MaxProbability()([[]], [[0.0, 0.0]]).tolist()
+    [-0.5]
+    """
+
+    looks_at = "logits"
+    formula = "-max p"
+    source = "Hendrycks and Gimpel (2017)"
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; features are not looked at."""
+        xp, z = wide(logits)
+        scores: Floats = -xp.max(xp.exp(log_softmax(z)), axis=1)
+        return scores
+
+
+class Energy(Score):
+    r"""Free energy at temperature 1, :math:`-\log \sum_c e^{z_c}`.
+
+    >>> round(float(Energy()([[]], [[0.0, 0.0]])[0]), 4)
+    -0.6931
+    """
+
+    looks_at = "logits"
+    formula = "-log sum exp z"
+    source = "Liu et al. (2020)"
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; features are not looked at."""
+        _, z = wide(logits)
+        scores: Floats = -log_sum_exp(z)[:, 0]
+        return scores
+
+
+class Entropy(Score):
+    r"""Entropy of the softmax in nats, :math:`-\sum_c p_c \log p_c`.
+
+    >>> round(float(Entropy()([[]], [[0.0, 0.0]])[0]), 4)
+    0.6931
+    """
+
+    looks_at = "logits"
+    formula = "-sum p log p"
+    source = "Shannon (1948)"
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; features are not looked at."""
+        xp, z = wide(logits)
+        log_probability = log_softmax(z)
+        scores: Floats = -xp.sum(xp.exp(log_probability) * log_probability, axis=1)
+        return scores
+
+
+class Margin(Score):
+    r"""Second largest minus largest logit, :math:`z_{(2)} - z_{(1)}`.
+
+    >>> Margin()([[]], [[1.0, 3.0, 2.5]]).tolist()
+    [-0.5]
+    """
+
+    looks_at = "logits"
+    formula = "z_(2) - z_(1), the two largest"
+    source = "Scheffer et al. (2001)"
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; features are not looked at."""
+        xp, z = wide(logits)
+        largest = top(z, 2)
+        scores: Floats = xp.min(largest, axis=1) - xp.max(largest, axis=1)
+        return scores
+
+
+class GEN(Score):
+    r"""Generalised entropy of the softmax, :math:`\sum_c p_c^\gamma (1 - p_c)^\gamma` over the ``classes`` largest.
+
+    With :math:`\gamma` = 0.1, small probabilities count for nearly as much as large ones.
+
+    >>> round(float(GEN()([[]], [[0.0, 0.0]])[0]), 4)  # 2 * 0.25**0.1
+    1.7411
+    """
+
+    looks_at = "logits"
+    formula = "sum p^0.1 (1 - p)^0.1, the 100 largest"
+    source = "Liu et al. (2023)"
+    gamma: ClassVar[float] = 0.1
+    classes: ClassVar[int] = 100
+
+    def __call__(self, features: Any, logits: Any) -> Floats:
+        """(n,) scores; features are not looked at."""
+        xp, z = wide(logits)
+        probability = xp.exp(log_softmax(z))
+        # The rest beside one near 1 is the sum of all others: 1 - p would be rounding, which the power magnifies.
+        others = xp.sum(xp.where(probability > 0.5, xp.zeros_like(z), probability), axis=1, keepdims=True)
+        probability = top(probability, self.classes)
+        rest = xp.where(probability > 0.5, others, 1 - probability)
+        scores: Floats = xp.sum(xp.pow(probability * rest, self.gamma), axis=1)
+        return scores

@@ -1,0 +1,60 @@
+"""Open-set scores of a sample from its features and logits; higher = more unknown.
+
+A score is a small class: ``fit`` sees the features, logits and classes of the training samples, a call turns features
+(n, d) and logits (n, C) into n scores. Those that look at logits alone have nothing to fit and compute in float64,
+where confident probabilities still differ. Products with features are as wide as these are, which on float32 is twice
+as fast; all that comes after them is float64 again.
+"""
+
+from __future__ import annotations
+
+from openauc._validation import check_choice
+from openauc.features.scores.base import Score
+from openauc.features.scores.distance import (
+    ClassMean,
+    Distance,
+    FiftiethNeighbour,
+    Mahalanobis,
+    MahalanobisPlusPlus,
+    NearestNeighbour,
+    Norm,
+    RelativeMahalanobis,
+    RelativeMahalanobisPlusPlus,
+    TenthNeighbour,
+)
+from openauc.features.scores.head import FDBD, NNGuide, ReAct, Scale, ViM
+from openauc.features.scores.logit import GEN, Energy, Entropy, Margin, MaxLogit, MaxProbability
+
+SCORES: dict[str, type[Score]] = {
+    "max_logit": MaxLogit,
+    "max_probability": MaxProbability,
+    "energy": Energy,
+    "entropy": Entropy,
+    "margin": Margin,
+    "gen": GEN,
+    "knn": NearestNeighbour,
+    "knn_10": TenthNeighbour,
+    "knn_50": FiftiethNeighbour,
+    "distance": Distance,
+    "class_mean": ClassMean,
+    "mahalanobis": Mahalanobis,
+    "mahalanobis_pp": MahalanobisPlusPlus,
+    "relative_mahalanobis": RelativeMahalanobis,
+    "relative_mahalanobis_pp": RelativeMahalanobisPlusPlus,
+    "vim": ViM,
+    "nnguide": NNGuide,
+    "fdbd": FDBD,
+    "norm": Norm,
+    "react": ReAct,
+    "scale": Scale,
+}
+"""Open-set scores by name, as `openauc list scores` prints them."""
+
+
+def make_score(name: str) -> Score:
+    """A new score of that name.
+
+    >>> type(make_score("energy")).__name__
+    'Energy'
+    """
+    return SCORES[check_choice("score", name, SCORES)]()

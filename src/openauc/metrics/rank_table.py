@@ -1,0 +1,147 @@
+"""The samples in order of their score, and how many are accepted at every threshold.
+
+The single sort-and-count pass behind every ranking metric; counts are integers until the very last division.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openauc.metrics._backend import fast_backend
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples, score_bits
+
+Counts = NDArray[Any]
+"""Integers, or floats where samples are weighted."""
+_TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, also among float32
+
+
+class RankTable(NamedTuple):
+    """Accepted samples (score <= threshold) at every distinct threshold.
+
+    Column 0 rejects every sample (threshold ``-inf``), the last column accepts every sample. The counts have
+    shape (..., T): leading axes, if any, are bootstrap replicates. Weighted samples and replicates count in fractions.
+    """
+
+    threshold: NDArray[np.float64]
+    known: Counts
+    correct: Counts
+    unknown: Counts
+
+    @property
+    def n_known(self) -> Counts:
+        return self.known[..., -1]
+
+    @property
+    def n_unknown(self) -> Counts:
+        return self.unknown[..., -1]
+
+    def columns(self, chosen: Ints) -> RankTable:
+        """The table at some of its thresholds."""
+        return RankTable(self.threshold[chosen], *(counts[..., chosen] for counts in self[1:]))
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Samples in order of rising score, sorted once; ties form groups that end at ``last``."""
+
+    samples: Samples
+    order: Ints
+    last: Ints
+
+    @cached_property
+    def kind(self) -> NDArray[np.uint8]:
+        """Kind of each sample, in rank order."""
+        return self.samples.kind[self.order]
+
+    @cached_property
+    def threshold(self) -> NDArray[np.float64]:
+        """``-inf`` (reject all), then the distinct scores."""
+        distinct = self.samples.score[self.order[self.last]].astype(np.float64)
+        return np.concatenate([[-np.inf], distinct])
+
+    @cached_property
+    def table(self) -> RankTable:
+        """Accepted samples at every threshold."""
+        fast = fast_backend(len(self.order)) if self.weight is None else None
+        if fast is not None:
+            return RankTable(self.threshold, *fast.accepted_counts(self.kind, self.last))
+        unknown = self.kind == UNKNOWN_KIND
+        return RankTable(
+            self.threshold,
+            self.at_thresholds(~unknown),
+            self.at_thresholds(self.kind == CORRECT),
+            self.at_thresholds(unknown),
+        )
+
+    @cached_property
+    def group(self) -> Ints:
+        """Column of the table in which each sample, in rank order, is first accepted."""
+        sizes = np.diff(self.last, prepend=-1)
+        return np.repeat(np.arange(1, len(self.last) + 1), sizes)
+
+    @cached_property
+    def weight(self) -> NDArray[Any] | None:
+        """Weight of each sample, in rank order, where there is one."""
+        return None if self.samples.weight is None else self.samples.weight[self.order]
+
+    def at_thresholds(self, value: NDArray[Any]) -> NDArray[Any]:
+        """Running total, in rank order, of one ``value`` per sample times its weight, read at every threshold."""
+        return self.running(value if self.weight is None else value * self.weight)
+
+    def running(self, value: NDArray[Any]) -> NDArray[Any]:
+        """The same without weights."""
+        total = np.cumsum(value, axis=-1, dtype=np.float64 if value.dtype.kind == "f" else np.int64)
+        return np.concatenate([np.zeros_like(total[..., :1]), total[..., self.last]], axis=-1)
+
+
+def rank(samples: Samples) -> Ranking:
+    """Sort the samples by score, stably."""
+    fast = fast_backend(len(samples.score))
+    if fast is not None:
+        return Ranking(samples, *fast.argsort_bits(score_bits(samples.score)))
+    order = np.argsort(samples.score, kind="stable")
+    ascending = samples.score[order]
+    last = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), len(order) - 1)
+    return Ranking(samples, order, last)
+
+
+def may_overflow(one: Counts, other: Counts) -> bool:
+    """Whether twice the number of pairs of two cumulative counts is beyond the integers of 64 bits."""
+    return one.ndim == 1 and one.dtype.kind == "i" and 2 * int(one[-1]) * int(other[-1]) >= 2**63
+
+
+def exact_dot(one: Counts, other: Counts) -> int:
+    """Sum of products of counts that 64 bits may not hold: of 20 bits of one at a time, which they do."""
+    pieces = range(0, int(one.max(initial=0)).bit_length(), 20)
+    return sum(int(np.vecdot(other, (one >> low) & 0xFFFFF)) << low for low in pieces)
+
+
+def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool) -> NDArray[np.float64]:
+    """Sum over the thresholds of precision times the number of positives gained.
+
+    ``positive`` and ``negative`` count accepted samples at rising thresholds, (..., T). Alarms go to the accepted
+    samples, or ``from_top`` to the rejected ones.
+    """
+    fast = fast_backend(positive.size) if positive.ndim == 1 else None
+    if fast is not None:
+        return np.asarray(fast.average_precision(positive, negative, from_top))
+    if from_top:
+        hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
+    else:
+        hits, misses = positive[..., 1:], negative[..., 1:]
+    # A replicate may draw no sample at the outermost scores: no alarm, and nothing gained.
+    terms = hits / np.maximum(hits + misses, _TINY) * np.diff(positive, axis=-1)
+    return np.asarray(np.cumsum(terms)[-1] if terms.ndim == 1 else terms.sum(axis=-1))  # in order, as the loop adds
+
+
+def largest_gap(one: Counts, other: Counts) -> Counts:
+    """Largest difference of two cumulative shares, times both totals: max of one * other[-1] - other * one[-1]."""
+    total, other_total = one[..., -1:], other[..., -1:]
+    if may_overflow(one, other):
+        one, other = one.astype(np.longdouble), other.astype(np.longdouble)
+    return np.asarray((one * other_total - other * total).max(axis=-1))

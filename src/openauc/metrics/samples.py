@@ -1,0 +1,164 @@
+"""The checked triple, with each sample marked wrong, correct or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openauc import _validation as check
+from openauc._validation import Label
+from openauc.metrics._backend import fast_backend, in_threads, parts_of
+
+WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The checked triple, with each sample marked wrong, correct or unknown."""
+
+    y_true: NDArray[Any]
+    y_pred: NDArray[Any]
+    score: NDArray[Any]
+    kind: NDArray[np.uint8]
+    unknown_label: Label
+    n_known: int
+    n_correct: int
+    n_unknown: int
+    weight: NDArray[Any] | None = None
+    """Floats weigh the samples; integers say how often each of them occurred, and are part of the numbers above."""
+
+    @property
+    def counted(self) -> bool:
+        """Whether every sample counts as one, however many of them an entry stands for."""
+        return self.weight is None or self.weight.dtype.kind == "i"
+
+    @cached_property
+    def totals(self) -> tuple[float, float]:
+        """Weight of the known and of the unknown samples: their numbers where none is given."""
+        if self.weight is None or self.counted:
+            return self.n_known, self.n_unknown
+        return float(self.weight[self.kind != UNKNOWN_KIND].sum()), float(self.weight[self.kind == UNKNOWN_KIND].sum())
+
+    @cached_property
+    def sizes(self) -> tuple[float, float]:
+        """Effective numbers of known and of unknown samples, (sum w)^2 / sum w^2 (Kish)."""
+        if self.weight is None or self.counted:
+            return self.n_known, self.n_unknown
+        squares = (np.sum(self.weight**2, where=(self.kind == UNKNOWN_KIND) == side) for side in (False, True))
+        known, unknown = (
+            total**2 / square if square else 0.0 for total, square in zip(self.totals, squares, strict=True)
+        )
+        return float(known), float(unknown)
+
+    def take(self, index: Ints) -> Samples:
+        """Some of the samples."""
+        kind = self.kind[index]
+        weight = None if self.weight is None else self.weight[index]
+        times = weight if self.counted else None
+        n_wrong, n_correct, n_unknown = map(int, np.bincount(kind, weights=times, minlength=3))
+        return Samples(
+            self.y_true[index],
+            self.y_pred[index],
+            self.score[index],
+            kind,
+            self.unknown_label,
+            n_wrong + n_correct,
+            n_correct,
+            n_unknown,
+            weight,
+        )
+
+    def triple(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The triple with unknown samples marked by the default label, as any metric function takes it."""
+        if self.unknown_label == check.UNKNOWN:
+            return self.y_true, self.y_pred, self.score
+        mark: Any = str(check.UNKNOWN) if self.y_true.dtype.kind == "U" else check.UNKNOWN
+        true, pred = (
+            np.where(check.is_label(labels, self.unknown_label), mark, labels) for labels in (self.y_true, self.y_pred)
+        )
+        return true, pred, self.score
+
+
+def read_samples(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    open_score: ArrayLike,
+    *,
+    unknown_label: Label = check.UNKNOWN,
+    need_unknown: bool = True,
+    sample_weight: ArrayLike | None = None,
+) -> Samples:
+    """Check the triple and mark its samples; there must be some."""
+    samples = mark_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
+    check.require_samples(samples.n_known, samples.n_unknown, samples.unknown_label, unknown=need_unknown)
+    if sample_weight is None:
+        return samples
+    weight = _as_weight(sample_weight, samples.kind, need_unknown=need_unknown)
+    samples = replace(samples, weight=weight)
+    return samples if weight.all() else samples.take(np.flatnonzero(weight))
+
+
+def mark_samples(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label) -> Samples:
+    """Check the triple and mark its samples, of which there may be none."""
+    unknown_label = check.as_label(unknown_label)
+    true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))
+    score = check.as_scores("open_score", open_score)
+    check.check_same_length(y_true=true, y_pred=pred, open_score=score)
+    kind, n_correct, n_unknown = _mark_kinds(true, pred, unknown_label)
+    return Samples(true, pred, score, kind, unknown_label, len(kind) - n_unknown, n_correct, n_unknown)
+
+
+def _as_weight(sample_weight: ArrayLike, kind: NDArray[np.uint8], *, need_unknown: bool) -> NDArray[np.float64]:
+    weight = check.as_scores("sample_weight", sample_weight).astype(np.float64, copy=False)
+    check.check_same_length(y_true=kind, sample_weight=weight)
+    bad = np.flatnonzero(~((weight >= 0.0) & np.isfinite(weight)))
+    if len(bad):
+        raise ValueError(f"sample_weight is {weight[bad[0]]!r} for sample {bad[0]}; expected a finite number >= 0.")
+    unknown = kind == UNKNOWN_KIND
+    for side, chosen in (("known", ~unknown), ("unknown", unknown)):
+        if (side == "known" or need_unknown) and not weight[chosen].any():
+            raise ValueError(f"sample_weight is 0 for every {side} sample; the metric needs some of them.")
+    return weight
+
+
+def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> tuple[NDArray[np.uint8], int, int]:
+    """Kind of each sample, and the numbers of correct and of unknown ones."""
+    n = len(y_true)
+    fast = fast_backend(n) if y_true.dtype.kind == "i" and isinstance(unknown_label, int) else None
+    if fast is not None and y_true.dtype == y_pred.dtype and y_true.dtype.itemsize >= 4:
+        kind = np.empty(n, dtype=np.uint8)
+        parts = parts_of(n)
+
+        def mark(i: int) -> tuple[int, int, int]:
+            found: tuple[int, int, int] = fast.mark_kinds(
+                y_true[parts[i]], y_pred[parts[i]], unknown_label, kind[parts[i]]
+            )
+            return found
+
+        found = in_threads(mark, len(parts))
+        smallest, n_correct, n_unknown = min(f[0] for f in found), sum(f[1] for f in found), sum(f[2] for f in found)
+    else:
+        unknown = check.is_label(y_true, unknown_label)
+        kind = (y_true == y_pred).view(np.uint8)
+        np.maximum(kind, UNKNOWN_KIND * unknown.view(np.uint8), out=kind)
+        smallest = int(y_true.min(initial=0)) if y_true.dtype.kind == "i" else 0
+        if smallest == unknown_label:
+            smallest = int(y_true[~unknown].min(initial=0)) if smallest < -1 else 0
+        n_unknown = int(np.count_nonzero(unknown))
+        n_correct = int(np.count_nonzero(kind == CORRECT))
+    if smallest < 0:
+        raise ValueError(
+            f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "
+            f"{unknown_label!r}. Relabel the samples or set unknown_label."
+        )
+    return kind, int(n_correct), int(n_unknown)
+
+
+def score_bits(score: NDArray[Any]) -> NDArray[np.signedinteger]:
+    """The bits of each score as an integer."""
+    return np.ascontiguousarray(score).view(f"i{score.dtype.itemsize}")

@@ -1,0 +1,319 @@
+"""Watching a classifier: false alarms are as rare as stated, changes are found, state survives."""
+
+import json
+import warnings
+from copy import copy
+from functools import cache
+
+import numpy as np
+import pytest
+
+from openauc import evaluate
+from openauc.features import Monitor, OpenSetClassifier
+from openauc.features.monitor import timeline
+from openauc.features.monitor.betting import Wealth, shape_bets
+from openauc.features.monitor.monitor import LIMITS, PARTS
+
+from .samples import blobs
+
+RNG = np.random.default_rng(5)
+
+
+@cache
+def once_fitted():
+    return OpenSetClassifier(rejector="max_logit", folds=2, random_state=0).fit(*blobs())
+
+
+def fitted():
+    return copy(once_fitted())
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return fitted().calibrate(blobs(per_class=60, seed=1)[0])
+
+
+def calibrated(n, seed, **options):
+    """A classifier whose calibration scores are normal."""
+    rng = np.random.default_rng([n, seed])
+    model = fitted().set_params(**options)
+    model._take_calibration(rng.normal(size=n), rng.integers(4, size=n), "split")
+    return model
+
+
+def stream(n, seed, unknown=0.0):
+    rng = np.random.default_rng([9, seed])
+    strange = rng.random(n) < unknown
+    return rng.normal(size=n) + 3.0 * strange, rng.integers(4, size=n)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"per_class": True, "acceptance": 0.9}, {"threshold": 1.0}], ids=["one", "per class", "number"]
+)
+def test_false_alarms_are_as_rare_as_stated(options):
+    """Of 25 streams at alpha = 0.2 more than 10 raise one with a chance below one in a hundred; `benchmark/watching.py`
+    has a thousand."""
+    alarms = 0
+    for seed in range(25):
+        monitor = Monitor(calibrated(100, seed, **options), alpha=0.2, window=1500, random_state=seed)
+        alarms += bool(monitor.update_scores(*stream(1500, seed)))
+    assert alarms <= 10
+
+
+def test_ranks_among_the_calibration_alone_would_raise_false_alarms():
+    """So the test above can fail."""
+    alarms = 0
+    for seed in range(10):
+        scores, past = stream(3000, seed)[0], np.sort(calibrated(100, seed).calibration_scores_)
+        p_value = (1 + 100 - np.searchsorted(past, scores)) / 101
+        wealth = Wealth.of(shape_bets()).update(p_value, np.zeros(3000, int), np.arange(3000))
+        alarms += wealth.max() > np.log(5)
+    assert alarms >= 8
+
+
+@pytest.mark.parametrize("options", [{}, {"per_class": True, "acceptance": 0.9}, {"threshold": 1.0}])
+def test_unknown_samples_are_noticed_and_the_beginning_is_found(options):
+    monitor = Monitor(calibrated(500, 0, **options))
+    assert monitor.update_scores(*stream(2000, 0)) == ()
+    alarms = monitor.update_scores(*stream(2000, 1, unknown=0.2))
+    assert {alarm.part for alarm in alarms} >= {"rejected", "scores"}
+    assert [alarm.sample for alarm in alarms] == sorted(alarm.sample for alarm in alarms)
+    first = alarms[0]
+    assert 2000 < first.sample < 2300
+    assert 1900 < first.since < 2100
+    (rejected,) = (alarm for alarm in alarms if alarm.part == "rejected")
+    assert rejected.seen > 1.5 * rejected.usual
+    assert monitor.alarms == alarms
+    assert all(monitor.p_value(part) <= 0.01 for part in ("rejected", "scores"))
+    assert monitor.update_scores(*stream(500, 2, unknown=0.2)) == ()  # each thing is said once
+
+
+def test_a_change_of_one_class_is_named(classifier):
+    monitor = Monitor(calibrated(2000, 0))
+    scores, classes = stream(3000, 0)
+    alarms = monitor.update_scores(np.where(classes == 2, scores + 1.0, scores), classes)
+    assert [alarm.label for alarm in alarms if alarm.part == "classes"] == ["2"]
+    assert np.argmin(monitor.evidence_by_class()) == 2
+    assert "those called 2" in str(next(alarm for alarm in alarms if alarm.label))
+
+
+def test_a_fall_is_noticed_too_but_not_with_cross_fitted_scores():
+    model = calibrated(2000, 0)
+    scores, classes = stream(2000, 0)
+    assert Monitor(model).update_scores(scores - 1.0, classes)
+    model.calibration_kind_ = "cross"
+    monitor = Monitor(model)
+    assert monitor.one_sided
+    assert monitor.update_scores(scores - 1.0, classes) == ()
+    assert "as long as known samples score no higher" in monitor.promise
+    assert monitor.update_scores(scores + 1.0, classes)
+
+
+def test_lower_scores_never_add_evidence_to_bets_on_rises():
+    """Why the statement holds for cross-fitted scores that are too high: path by path, not only on average."""
+    model = calibrated(200, 0)
+    model.calibration_kind_ = "cross"
+    scores, classes = stream(1000, 0)
+    one, lower = Monitor(model), Monitor(model)
+    one.update_scores(scores, classes)
+    lower.update_scores(np.where(scores > 0, 0.5 * scores, 2 * scores), classes)
+    for part in PARTS:
+        assert lower.p_value(part) >= one.p_value(part)
+
+
+def test_embeddings_are_watched_as_their_scores_are(classifier):
+    X = np.random.default_rng(0).permutation(blobs(seed=2)[0])
+    one, other = Monitor(classifier), Monitor(classifier)
+    one.update(X)
+    other.update_scores(*classifier._decide(X))
+    assert one.n == len(X)
+    np.testing.assert_array_equal(one.timeline.evidence, other.timeline.evidence)
+    assert one.rejected_share == np.mean(classifier.predict(X) == -1)
+    assert one.usual_share == np.mean(classifier.calibration_scores_ > classifier.thresholds_[0])
+
+
+def test_a_reference_takes_the_place_of_the_calibration():
+    model = fitted()
+    reference = blobs(per_class=50, seed=3)[0]
+    monitor = Monitor(model, reference=reference)
+    assert not monitor.one_sided
+    assert monitor.usual[0].sum() == 200
+    assert Monitor(model).one_sided
+    assert monitor.usual_share == np.mean(model.predict(reference) == -1)
+
+
+def test_chunks_do_not_matter_but_the_seed_does(classifier):
+    scores, classes = stream(1700, 0)
+    scores = scores.round(1)  # ties
+    whole, pieces, other = Monitor(classifier), Monitor(classifier), Monitor(classifier, random_state=1)
+    whole.update_scores(scores, classes)
+    other.update_scores(scores, classes)
+    for at in range(0, 1700, 500):
+        pieces.update_scores(scores[at : at + 500], classes[at : at + 500])
+    np.testing.assert_allclose(pieces.timeline.evidence, whole.timeline.evidence, rtol=1e-12)
+    assert not np.allclose(other.timeline.evidence, whole.timeline.evidence)
+
+
+def test_it_goes_on_where_it_stopped(classifier, tmp_path):
+    scores, classes = stream(3000, 0, unknown=0.1)
+    times = [f"t{i:04}" for i in range(3000)]
+    whole, first = (Monitor(classifier, alpha=0.05, window=300) for _ in range(2))
+    whole.update_scores(scores, classes, time=times)
+    first.update_scores(scores[:1100], classes[:1100], time=times[:1100])
+    first.labels(classes[:400])
+    first.save(tmp_path / "state.npz")
+    second = Monitor.load(tmp_path / "state.npz", classifier)
+    assert (second.n, second.alarms, second.alpha) == (1100, first.alarms, 0.05)
+    assert second.labelled_windows() == first.labelled_windows()
+    second.update_scores(scores[1100:], classes[1100:], time=times[1100:])
+    whole.labels(classes[:400])
+    assert second.alarms[0] == whole.alarms[0]
+    assert second.labelled_windows() == whole.labelled_windows()
+    np.testing.assert_array_equal(second.timeline.times, whole.timeline.times)
+    for name in ("called", "rejected", "tenths"):
+        np.testing.assert_array_equal(getattr(second.timeline, name), getattr(whole.timeline, name))
+
+
+def test_pieces_that_end_inside_a_window_rank_alike(classifier, tmp_path):
+    """Without ties the numbers that break them do not matter, so that pieces of any size give the same evidence."""
+    scores, classes = stream(900, 0)
+    whole, pieces = Monitor(classifier, window=250), Monitor(classifier, window=250)
+    whole.update_scores(scores, classes)
+    for at in range(0, 900, 77):
+        pieces.update_scores(scores[at : at + 77], classes[at : at + 77])
+    np.testing.assert_array_equal(pieces.timeline.called, whole.timeline.called)
+    np.testing.assert_array_equal(pieces.timeline.n, [250, 250, 250, 150])
+
+
+def test_windows_are_joined_so_that_memory_is_bounded(classifier, monkeypatch):
+    monkeypatch.setattr(timeline, "MOST_WINDOWS", 4)
+    scores, classes = stream(1000, 0)
+    long, short = Monitor(classifier, window=10), Monitor(classifier, window=1000)
+    long.update_scores(scores, classes, time=range(1000))
+    short.update_scores(scores, classes)
+    assert len(long.timeline.n) <= 4
+    assert long.timeline.n.sum() == 1000
+    assert long.timeline.size in (160, 320, 640)
+    assert set(long.timeline.n[:-1]) == {long.timeline.size}
+    np.testing.assert_array_equal(long.timeline.rejected.sum(axis=0), short.timeline.rejected.sum(axis=0))
+    starts = np.cumsum([0, *long.timeline.n[:-1]])
+    assert long.timeline.times[:, 0].tolist() == [str(start) for start in starts]
+    assert long.timeline.times[-1, 1] == "999"
+
+
+# Labels
+
+
+def test_labels_that_come_later_give_openauc_in_windows(classifier):
+    X, y = blobs(n_classes=6, per_class=100, seed=2)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    monitor = Monitor(classifier, window=200)
+    monitor.update(X)
+    assert monitor.labelled_windows() == ()
+    monitor.labels(y[:150])
+    monitor.labels(y[200:], samples=1 + np.arange(200, 600))
+    monitor.labels(y[150:200])  # those that wait are next
+    windows = monitor.labelled_windows()
+    assert [(one.first, one.last) for one in windows] == [(1, 200), (201, 400), (401, 600)]
+    for k, one in enumerate(windows, start=1):
+        part = classifier.predictions(X[one.first - 1 : one.last], y[one.first - 1 : one.last])
+        assert one.level == pytest.approx(1 - 0.05 / (k * (k + 1)))
+        found = evaluate(*part, level=one.level)
+        assert one.openauc == found.openauc
+        assert one.interval == found.intervals["openauc"]
+        assert one.accuracy == found.closed_set_accuracy
+        assert (one.n_known, one.n_unknown) == (found.n_known, found.n_unknown)
+
+
+def test_windows_without_unknown_or_known_samples_say_what_they_can(classifier):
+    monitor = Monitor(classifier, window=10)
+    scores, classes = stream(30, 0)
+    monitor.update_scores(scores, classes)
+    monitor.labels(np.r_[classes[:10], np.full(10, 99)])
+    known, unknown = monitor.labelled_windows()
+    assert (known.openauc, known.interval, known.accuracy, known.n_unknown) == (None, None, 1.0, 0)
+    assert (unknown.openauc, unknown.accuracy, unknown.n_known) == (None, None, 0)
+    monitor.labels([99, classes[21]])
+    assert monitor.labelled_windows()[-1].level == pytest.approx(0.975)  # the first that has an interval
+
+
+def test_only_the_latest_decisions_wait_for_labels(classifier, monkeypatch, tmp_path):
+    monkeypatch.setattr(timeline, "MOST_KEPT", 100)
+    monitor = Monitor(classifier, window=30)
+    scores, classes = stream(200, 0)
+    monitor.update_scores(scores[:60], classes[:60])
+    monitor.labels(np.where(np.arange(60) % 5, classes[:60], 99))
+    before = monitor.labelled_windows()
+    monitor.update_scores(scores[60:], classes[60:])
+    assert monitor.labelled_windows() == before
+    with pytest.raises(ValueError, match=r"no decision to label for sample 3; those of samples 121 to 200 are kept"):
+        monitor.labels([0], samples=[3])
+    monitor.labels([0], samples=[121])
+    assert len(monitor.labelled_windows()) == 3
+    monitor.save(tmp_path / "state.npz")
+    assert Monitor.load(tmp_path / "state.npz", classifier).labelled_windows() == monitor.labelled_windows()
+
+
+# What is refused, and what is said
+
+
+def test_bad_input_is_refused(classifier):
+    with pytest.raises(ValueError, match="alpha is 5; expected a fraction"):
+        Monitor(classifier, alpha=5)
+    with pytest.raises(ValueError, match="window is 0; expected a number of samples"):
+        Monitor(classifier, window=0)
+    monitor = Monitor(classifier)
+    with pytest.raises(ValueError, match="predicted has 1 entries but score has 2"):
+        monitor.update_scores([0.1, 0.2], [0])
+    with pytest.raises(ValueError, match="time has 1 entries but score has 2"):
+        monitor.update_scores([0.1, 0.2], [0, 0], time=["now"])
+    for wrong in ([4, 0], [-1, 0], [0.5, 0.0]):
+        with pytest.raises(ValueError, match="integers from 0 to 3"):
+            monitor.update_scores([0.1, 0.2], wrong)
+    with pytest.raises(ValueError, match="NaN"):
+        monitor.update_scores([np.nan], [0])
+    assert monitor.update_scores([], []) == ()
+    monitor.update_scores([0.1], [0])
+    with pytest.raises(ValueError, match="y_true has 2 entries, but 1 samples wait"):
+        monitor.labels([0, 1])
+    with pytest.raises(ValueError, match="y_true has 1 entries but samples has 2"):
+        monitor.labels([0], samples=[1, 1])
+    assert monitor.n == 1
+
+
+def test_a_state_is_refused_for_another_model_or_if_it_is_none(classifier, tmp_path):
+    path = tmp_path / "state.npz"
+    Monitor(classifier).save(path)
+    with pytest.raises(ValueError, match="belongs to another model"):
+        Monitor.load(path, calibrated(50, 0))
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ValueError, match="is no state of a monitor"):
+        Monitor.load(path, classifier)
+    about = {"format": "openauc monitor", "version": 99}
+    np.savez(path, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
+    with pytest.raises(ValueError, match="its format is openauc monitor 99"):
+        Monitor.load(path, classifier)
+
+
+def test_the_summary_says_what_cannot_be_told(classifier):
+    monitor = Monitor(classifier)
+    said = monitor.summary()
+    assert said.startswith("0 samples, 0.0% rejected; ")
+    assert "no alarm" in said
+    assert all(limit in said for limit in LIMITS)
+    monitor.update_scores(np.full(100, 1e6), np.zeros(100, int), time=[f"day {i}" for i in range(100)])
+    said = monitor.summary()
+    assert "no alarm" not in said
+    assert "rejected of all samples are 100.0%, likely since sample 1; in the reference" in said
+    assert "(day " in said
+    assert "probability at most 0.01, however long" in said
+
+
+def test_nothing_is_warned_about(classifier):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monitor = Monitor(classifier, window=50)
+        monitor.update_scores(*stream(200, 0))
+        monitor.labels(RNG.integers(-1, 4, 200))
+        monitor.labelled_windows()
