@@ -14,7 +14,7 @@ from openauc.features.monitor import timeline
 from openauc.features.monitor.betting import Wealth, shape_bets
 from openauc.features.monitor.monitor import LIMITS, PARTS
 
-from .samples import blobs
+from ..samples import blobs
 
 RNG = np.random.default_rng(5)
 
