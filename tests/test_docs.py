@@ -101,33 +101,5 @@ def test_newer_results_come_first(generated: ModuleType, tmp_path: Path) -> None
     assert re.findall(r"Digits of (\d+)", generated.overview(tmp_path)) == ["202611", "202512"]
 
 
-def test_the_picture_shows_every_import_between_packages(generated: ModuleType) -> None:
-    rooms = generated.imports.rooms()
-    assert rooms["cli"].imports == {"commands/"}
-    assert {"models/", "losses/", "features/", "protocols/"} <= rooms["methods/"].imports
-    assert rooms["losses/"].torch > 0.5 > rooms["metrics/"].torch == 0
-    shown = generated.imports.drawing()
-    assert sorted(re.findall(r">([\w/]+)</text>", shown)) == sorted(rooms)
-    assert "nothing of openauc" in shown
-
-
-def test_lines_that_follow_from_others_are_left_out(generated: ModuleType) -> None:
-    chain = {"low": {"middle", "top"}, "middle": {"top"}, "top": set(), "late": {"low", "top"}}
-    assert generated.imports.reduced(chain) == {"low": {"middle"}, "middle": {"top"}, "top": set(), "late": {"low"}}
-    bent, rows = generated.imports.with_bends(
-        {
-            "low": {"middle", "other"},
-            "middle": {"top"},
-            "top": set(),
-            "other": {"top"},
-            "late": {"low", "aside"},
-            "aside": {"top"},
-        }
-    )
-    assert rows == [["top"], ["aside top -2", "middle", "other"], ["aside", "low"], ["late"]]
-    assert bent["aside"] == {"aside top -2"}
-    assert bent["aside top -2"] == {"top"}
-
-
 def test_citation_names_this_version() -> None:
     assert f"\nversion: {openauc.__version__}\n" in (ROOT / "CITATION.cff").read_text()

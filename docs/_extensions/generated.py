@@ -1,4 +1,4 @@
-"""Pages written before each build: results of `benchmark/results`, the commands' help, a report, a query, imports."""
+"""Pages written before each build: results of `benchmark/results`, the commands' help, a report, a query."""
 
 import ast
 import re
@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import imports
 import typer
 from PIL import Image
 from sphinx.application import Sphinx
@@ -98,7 +97,7 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "generated"
     pages = {f"results/{file.name}": file.read_text(encoding="utf-8") for file in RESULTS.glob("*.md")}
     pages |= {"results/index.md": overview(RESULTS), "commands.md": commands(), "report/example_report.html": report()}
-    pages |= {"imports.svg": imports.drawing(), "query.sql": query("scores.log", by="camera") + ";\n"}
+    pages["query.sql"] = query("scores.log", by="camera") + ";\n"
     for old in folder.glob("results/*.md"):
         if f"results/{old.name}" not in pages:
             old.unlink()

@@ -1,7 +1,7 @@
 """The arrows between packages: each imports only what stands before it, and only some of them torch."""
 
 import ast
-import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +67,12 @@ def may_import(source: str, target: str) -> bool:
 def test_imports_go_down(module: str) -> None:
     package = module.partition(".")[0]
     assert [target for target in imported(modules()[module]) if not may_import(package, target)] == []
+
+
+def test_the_picture_of_the_house_lists_the_layers_in_order() -> None:
+    page = (ROOT.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
+    (picture,) = re.findall(r"```text\nsrc/openauc/\n(.*?)```", page, re.DOTALL)
+    assert re.findall(r"^ {4}(\w+)", picture, re.MULTILINE) == LAYERS
 
 
 def test_a_wrong_arrow_is_found() -> None:
@@ -139,11 +145,3 @@ def test_works_where_torch_cannot_be_had() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stdout == "1.0\n", result.stderr
-
-
-def test_import_takes_less_than_0_3_s_of_cpu_time() -> None:
-    code = "import time; start = time.process_time(); import openauc; print(time.process_time() - start)"
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    run = [sys.executable, "-c", code]
-    seconds = [float(subprocess.check_output(run, text=True, env=environment)) for _ in range(5)]
-    assert min(seconds) < 0.3
