@@ -31,7 +31,7 @@ from openauc.bench.trial import Scalar, TrialResult, TrialSpec
 from openauc.comparison import holm
 from openauc.features.classifier.evidence import Fold
 from openauc.features.classifier.rejector import EVIDENCE, Learned
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.methods import recipe_for
 from openauc.predictions import read_columns
 from openauc.protocols import get_protocol
@@ -60,7 +60,7 @@ def trials(protocol: Literal["digits", "cifar10"] = "digits") -> list[TrialSpec]
     more = [_trial(protocol, split, method) for method in others for split in splits]
     ruled = networks if protocol == "digits" else networks[: len(splits)]
     longer = [_trial(protocol, spec.split, "ce_plus", seed=spec.seed, longer=1 + COST) for spec in ruled]
-    return [*networks, *longer, *(replace(spec, score=rule) for spec in ruled + more for rule in RULES), *more]
+    return [*networks, *longer, *(replace(spec, score=rule) for spec in ruled + more for rule in REJECTORS), *more]
 
 
 def _trial(protocol: str, split: int, method: str, *, seed: int = 0, longer: float = 1.0) -> TrialSpec:
@@ -148,7 +148,7 @@ def ceiling(store: Store, result: TrialResult) -> float:
 
 def cost(spec: TrialSpec, epochs: int) -> float:
     """Trainings of one CE+ network that a trial costs, in images shown."""
-    rule = COST if spec.score in RULES else 0.0
+    rule = COST if spec.score in REJECTORS else 0.0
     return float(spec.method_args.get("networks", 1)) * (spec.recipe.epochs / epochs + rule)
 
 
@@ -204,15 +204,18 @@ def by_method(results: list[TrialResult]) -> list[str]:
             summary = summarise(found, baseline=method)
             protocol = found[0].spec.protocol
             alone = summary.cell(method, protocol)
-            ruled = {(method, rule): summary.cell(f"{method} (score {rule})", protocol) for rule in RULES}
+            ruled = {(method, rule): summary.cell(f"{method} (score {rule})", protocol) for rule in REJECTORS}
             if all(cell.n_splits == alone.n_splits for cell in ruled.values()):  # finished
                 own[method] = alone
                 cells |= ruled
     tested = {key: p for key, cell in cells.items() if (p := cell.paired and cell.paired.p_value) is not None}
     corrected = dict(zip(tested, holm(tested.values()), strict=True))
-    lines = [f"| method | n | own score | {' | '.join(RULES)} |", f"| --- | ---: | ---: |{' ---: |' * len(RULES)}"]
+    lines = [
+        f"| method | n | own score | {' | '.join(REJECTORS)} |",
+        f"| --- | ---: | ---: |{' ---: |' * len(REJECTORS)}",
+    ]
     for method, cell in own.items():
-        told = " | ".join(_told(cells[method, rule], corrected.get((method, rule))) for rule in RULES)
+        told = " | ".join(_told(cells[method, rule], corrected.get((method, rule))) for rule in REJECTORS)
         lines.append(f"| {method} | {cell.n_trials} | {100 * cell.mean:.1f} | {told} |")
     return lines
 

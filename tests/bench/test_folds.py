@@ -18,7 +18,7 @@ from openauc.bench.saved import SavedRun
 from openauc.bench.store import Store
 from openauc.bench.trial import Job, Outcome, TrialSpec
 from openauc.features.classifier.rejector import AVERAGE, Average, Learned
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.protocols import get_protocol
 from openauc.training.loop import TrainingInterrupted
 from openauc.training.predict import Embedded
@@ -32,7 +32,7 @@ def specs(*scores: str | None, **more: Any) -> list[TrialSpec]:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """One training with its own score and every rule."""
     place = tmp_path_factory.mktemp("rules")
-    results = run(specs(None, *RULES), out=place, keep_features=True)
+    results = run(specs(None, *REJECTORS), out=place, keep_features=True)
     assert [result.error for result in results] == [None] * 4
     return Store(place)
 

@@ -11,7 +11,7 @@ import pytest
 from openauc.bench.cost import training_flops
 from openauc.bench.paper import METHODS
 from openauc.bench.suites import digits, load_suite, sensitivity, suite_names, table2
-from openauc.features.scores.base import HEADS, RULES
+from openauc.features.scores.base import HEAD_NAMES, REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import make_method, method_names
 from openauc.models import make_backbone
@@ -35,7 +35,7 @@ def test_methods_take_the_options_of_their_trials(name, options):
     specs = load_suite(name).trials(**options)
     variants = {(spec.method, spec.backbone, tuple(sorted(spec.method_args.items()))) for spec in specs}
     for method, backbone, method_args in variants:
-        if method in HEADS:
+        if method in HEAD_NAMES:
             continue
         network = make_backbone("vgg32" if backbone == "resnet50" else backbone, width=4)
         make_method(method, network, 4, rng=np.random.default_rng(0), method_args=dict(method_args))
@@ -91,7 +91,7 @@ def test_features_has_every_contender_on_the_same_problems():
     problems = {(spec.protocol, spec.split) for spec in specs}
     for problem in problems:
         own = [spec for spec in specs if (spec.protocol, spec.split) == problem]
-        assert {spec.score for spec in own if spec.method == "logistic"} >= {*SCORES, *RULES, "one_class_svm"}
+        assert {spec.score for spec in own if spec.method == "logistic"} >= {*SCORES, *REJECTORS, "one_class_svm"}
         assert {spec.method for spec in own} == {"logistic", "ce_plus", "openauc", "arpl", "gcpl"}
         assert len({spec.training_id for spec in own}) == 5
     assert {protocol for protocol, _ in problems} >= {

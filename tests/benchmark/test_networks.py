@@ -14,7 +14,7 @@ from openauc.bench.runner import run
 from openauc.bench.store import Store
 from openauc.bench.suites import load_suite
 from openauc.bench.trial import TrialSpec
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.predictions import read_columns
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmark"
@@ -27,9 +27,9 @@ def test_every_rule_and_rival_is_there(protocol, methods, splits):
     epochs = min(spec.recipe.epochs for spec in specs)
     equal = [spec for spec in first if spec.recipe.epochs == epochs]
     assert {(spec.method, spec.score) for spec in equal} == {
-        (method, score) for method in {s.method for s in specs} for score in (None, *RULES)
+        (method, score) for method in {s.method for s in specs} for score in (None, *REJECTORS)
     }
-    assert len(equal) == methods * splits * (1 + len(RULES))
+    assert len(equal) == methods * splits * (1 + len(REJECTORS))
     assert len([spec for spec in first if spec.recipe.epochs > epochs]) == splits
     assert {spec.seed for spec in specs} == set(range(networks.NETWORKS))
     with pytest.raises(ValueError, match="protocol is 'mnist'"):
@@ -50,7 +50,7 @@ def test_a_longer_training_costs_as_much_as_a_rule():
 def test_an_ensemble_averages_logits_and_the_ceiling_sees_unknown_samples(tmp_path):
     budget = {"recipe": "plain", "epochs": 2, "width": 2, "train_images": 100}
     specs = [TrialSpec.of("digits", 0, "ce_plus", seed=seed, **budget) for seed in (0, 1)]
-    rules = [replace(specs[0], score=rule) for rule in RULES]
+    rules = [replace(specs[0], score=rule) for rule in REJECTORS]
     results = run([*specs, *rules], out=tmp_path, keep_features=True)
     assert [result.error for result in results] == [None] * 5
     store = Store(tmp_path)

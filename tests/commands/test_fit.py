@@ -18,8 +18,7 @@ from openauc.cli import app
 from openauc.commands import fit as command
 from openauc.commands import predict as predicting
 from openauc.features import OpenSetClassifier
-from openauc.features.classifier.files import JSON
-from openauc.features.classifier.tables import MODEL, Source
+from openauc.features.classifier.tables import MODEL, TableSpec
 from openauc.predictions import read_columns
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "elk", "fox", "gnu"])
@@ -69,8 +68,7 @@ def test_fitting_says_what_it_read_tried_chose_and_promises(fitted: tuple[Path, 
     assert f"accuracy {model.report_.accuracy:.4f}" in together
     assert model.guarantee_ in together
     assert f"openauc predict {folder / 'model'} new.parquet" in said
-    assert Source.load(folder / "model") == Source(features=("embedding",), label="intent", encoder="minilm")
-    assert MODEL == JSON
+    assert OpenSetClassifier.load(folder / "model").table_spec_ == TableSpec(features=("embedding",), label="intent", encoder="minilm")
 
 
 def test_the_same_seed_gives_the_same_model(fitted: tuple[Path, str], tmp_path: Path) -> None:
@@ -299,7 +297,7 @@ def test_empty_cells_from_fit_to_predict(tmp_path: Path) -> None:
     assert len(read_columns(out)["prediction"]) == 118
     assert "120 samples" in run("fit", train, *QUICK, "--missing", "median", "-o", model)
     assert "120 rows in" in run("predict", model, train, "-o", out)
-    assert Source.load(model).missing == "median"
+    assert OpenSetClassifier.load(model).table_spec_.missing == "median"
     (tmp_path / "new.csv").write_text("wing,length,depth\n1,2,3\n")
     said = run("predict", model, tmp_path / "new.csv", "-o", out, code=2)
     assert "lacks 2 of the 5 feature columns that the model was fitted on: 'mass', 'year'" in said

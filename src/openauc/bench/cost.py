@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from openauc.bench.trial import Scalar, TrialSpec
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.methods import build_method
 from openauc.recipe import Recipe
 
@@ -29,7 +29,7 @@ def training_flops(spec: TrialSpec) -> float:
         classes = len(spec.open_protocol().splits[spec.split].known)
         return HEAD_PASSES * training_images(spec) * 4.0 * spec.recipe.image_size * classes
     trainings = 1.0
-    if spec.score in RULES:
+    if spec.score in REJECTORS:
         from openauc.bench.folds import COST  # needs scikit-learn, as rules do
 
         trainings += COST

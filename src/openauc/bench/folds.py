@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from openauc._columns import read_columns, write_columns
 from openauc._trial_files import FOLDS
 from openauc._validation import check_choice
-from openauc.features.classifier.evidence import Fold, Scale, standardise
+from openauc.features.classifier.evidence import EvidenceScale, Fold, standardise
 from openauc.features.classifier.fitting import COMPARED
 from openauc.features.classifier.rejector import Rejector, choose_rejector
-from openauc.features.classifier.splits import PseudoUnknownSplit
-from openauc.features.scores.base import RULES, Floats
+from openauc.features.classifier.splits import HeldOutSplit
+from openauc.features.scores.base import REJECTORS, Floats
 from openauc.features.scores.registry import make_score
 from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData
@@ -47,7 +47,7 @@ def plans(y: Rows, seed: int) -> list[tuple[Rows, Rows]]:
     >>> [(len(train), len(look)) for train, look in plans(np.repeat(np.arange(6), 20), seed=0)]
     [(60, 60), (60, 60), (60, 60)]
     """
-    split = PseudoUnknownSplit(N_FOLDS, n_repeats=1, known_share=SHARE, random_state=seed)
+    split = HeldOutSplit(N_FOLDS, n_repeats=1, known_share=SHARE, random_state=seed)
     return list(split.split(y, y))
 
 
@@ -78,7 +78,7 @@ class Look(NamedTuple):
         return np.asarray(self.predicted == self.label)
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> EvidenceScale:
         """Mean and deviation of each score on correct samples."""
         return self._standardised()[0]
 
@@ -86,7 +86,7 @@ class Look(NamedTuple):
         """The same as the folds of :class:`~openauc.features.OpenSetClassifier` have it."""
         return Fold(self._standardised()[1], self.known, self.correct, self.label, np.ones(len(self.label)))
 
-    def _standardised(self) -> tuple[Scale, Floats]:
+    def _standardised(self) -> tuple[EvidenceScale, Floats]:
         return standardise(self.raw, self.predicted, self.correct, n_classes=int(self.predicted.max()) + 1)
 
 
@@ -115,8 +115,8 @@ class Folds:
         """What they said, now or in the file."""
         if not self._looks and (self.file is None or not self.file.is_file()):
             raise ValueError(
-                f"rules ({', '.join(RULES)}) need networks that were trained without some of the classes, and there is "
-                f"no {FOLDS} of what they said; train with `--score learned`, or name another score."
+                f"rules ({', '.join(REJECTORS)}) need networks that were trained without some of the classes, and "
+                f"there is no {FOLDS} of what they said; train with `--score learned`, or name another score."
             )
         self._looks = self._looks or read_looks(cast(Path, self.file))
         return self._looks
@@ -171,7 +171,7 @@ def read_looks(path: Path) -> list[Look]:
 
 def choose(rule: str, looks: Sequence[Look], n_classes: int) -> Rejector:
     """The rejector that a rule makes of what fold networks say; ``n_classes`` are the final network's."""
-    check_choice("rule", rule, RULES)
+    check_choice("rule", rule, REJECTORS)
     return choose_rejector([look.fold() for look in looks], COMPARED, rule, n_classes=n_classes).rejector
 
 
@@ -181,7 +181,7 @@ def reject(rejector: Rejector, looks: Sequence[Look], training: Embedded, embedd
     scales = [look.scale for look in looks]
     mean, deviation = (np.mean([scale[i] for scale in scales], axis=0)[columns] for i in (0, 1))
     raw = _scores(rejector.names, training, embedded)
-    scores: Floats = rejector(Scale(mean, deviation)(raw, embedded.logits.argmax(1)))
+    scores: Floats = rejector(EvidenceScale(mean, deviation)(raw, embedded.logits.argmax(1)))
     return scores
 
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from openauc.bench.trial import TrialSpec
 from openauc.features.classifier.estimator import OpenSetClassifier
-from openauc.features.classifier.evidence import HeadWithScores, Scale, Task, observe_rest, standardise
+from openauc.features.classifier.evidence import EvidenceScale, HeadWithScores, Task, observe_rest, standardise
 from openauc.features.classifier.fitting import COMPARED
 from openauc.features.classifier.heads import HEADS
 from openauc.features.classifier.splits import deal
@@ -123,16 +123,15 @@ class FittedHead:
         return HeadWithScores.fit(final.head, self._train, self.data.train_labels, [*SCORES], final.scaling)
 
     @cached_property
-    def scale(self) -> Scale:
+    def scale(self) -> EvidenceScale:
         """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
         y, final = self.data.train_labels, self.classifier.observer_
         make_head = partial(HEADS[self.spec.method], final.head.strength)
         task = Task(self._train, y, None, make_head, COMPARED, (), final.scaling)
         part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(self.spec.seed))
         seen = [observe_rest(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]
-        raw, predicted = (np.concatenate(found) for found in zip(*seen, strict=True))
-        correct = predicted == y[np.argsort(part, kind="stable")]
-        return standardise(raw, predicted, correct, n_classes=len(self.classifier.classes_))[0]
+        raw, predicted, label = (np.concatenate(found) for found in zip(*seen, strict=True))
+        return standardise(raw, predicted, predicted == label, n_classes=len(self.classifier.classes_))[0]
 
     @property
     def _train(self) -> NDArray[Any]:

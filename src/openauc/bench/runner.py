@@ -25,7 +25,7 @@ from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.features.scores.registry import make_score
 from openauc.methods import build_method, load_method
 from openauc.methods.base import Method
@@ -165,7 +165,7 @@ def run_trial(
         data = load_data(spec, data_root)
         network.train()
         spent = network.seconds
-        if spec.score in RULES and isinstance(network, Network):
+        if spec.score in REJECTORS and isinstance(network, Network):
             spent += network.folds.train(data, spec.seed)
         trained = time.perf_counter()
         held_out = network.predictions(spec, data, "validation") if spec.validation else None
@@ -280,7 +280,7 @@ class Network:
         kind = load_method(spec.method)
         if score is None and type(method) is not kind:
             score = kind.score
-        if score in RULES:
+        if score in REJECTORS:
             return self.folds.predictions(score, self.embedded(spec, load(), "train"), embedded)
         fits = score is not None and make_score(score).fits
         training = self.embedded(spec, load(), "train") if fits else None

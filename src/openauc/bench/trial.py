@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openauc._validation import check_choice, check_fraction
-from openauc.features.scores.base import HEADS, RULES
+from openauc.features.scores.base import HEAD_NAMES, REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import load_method, recipe_for
 from openauc.protocols import PROTOCOLS, Protocol, get_protocol, is_protocol_file
@@ -39,7 +39,7 @@ class TrialSpec:
         Which classes are known, see ``openauc list protocols``; or a JSON file of one's own.
     method, method_args
         Name of the method and its options; those left out keep the method's defaults. On embeddings also one of
-        ``HEADS``, which scikit-learn fits.
+        ``HEAD_NAMES``, which scikit-learn fits.
     backbone, width
         Network, and the channels of its first layer (as published if None).
     recipe
@@ -55,8 +55,8 @@ class TrialSpec:
         ``pseudo_unknown`` the trial is scored on what was held out, its held-out classes as unknowns, and the test
         part stays closed: this is how options are chosen.
     score
-        Name in ``SCORES``, one of ``RULES`` (of a head also of ``DETECTORS``), None for the method's own. It is no part
-        of the training: one network serves many scores. For a rule, networks without some of the classes are trained
+        Name in ``SCORES``, one of ``REJECTORS`` (of a head also of ``DETECTORS``), None for the method's own. It is no
+        part of the training: one network serves many scores. For a rule, networks without some of the classes are trained
         beside it (``openauc.bench.folds``).
     balanced
         Test on as many known as unknown images.
@@ -102,7 +102,7 @@ class TrialSpec:
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected an integer from 0 upwards.")
         if self.score is not None:
-            check_choice("score", self.score, (*SCORES, *RULES, *(DETECTORS if self.is_head else ())))
+            check_choice("score", self.score, (*SCORES, *REJECTORS, *(DETECTORS if self.is_head else ())))
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         check_fraction("validation", self.validation, zero=True, one=False)
         for name, value in self.method_args.items():
@@ -136,7 +136,7 @@ class TrialSpec:
         chosen = get_protocol(protocol)
         if not 0 <= split < len(chosen.splits):
             raise ValueError(f"{protocol} has no split {split}; it has 0 to {len(chosen.splits) - 1}.")
-        if method in HEADS:
+        if method in HEAD_NAMES:
             if not chosen.of_embeddings or recipe is not None or epochs is not None:
                 raise ValueError(
                     f"{method!r} classifies embeddings, and has no recipe; {protocol!r} and it do not fit."
@@ -158,7 +158,7 @@ class TrialSpec:
     @property
     def is_head(self) -> bool:
         """Whether scikit-learn fits it, on embeddings, and no network is trained."""
-        return self.method in HEADS
+        return self.method in HEAD_NAMES
 
     @property
     def protocol_name(self) -> str:

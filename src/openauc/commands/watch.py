@@ -13,11 +13,11 @@ from openauc._columns import read_columns
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
 from openauc.commands.scoring import _console, _show
-from openauc.features.classifier.tables import LABELS, MODEL, Source, is_model, truth
+from openauc.features.classifier.tables import LABELS, MODEL, is_model, truth
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
-    from openauc.features.classifier.tables import Table
+    from openauc.features.classifier.tables import FeatureTable
     from openauc.features.monitor.monitor import Monitor
 
 SAMPLE = "sample"
@@ -78,7 +78,7 @@ def watch(
     if stream is not None:
         _read_stream(monitor, read_like_model(folder, classifier, stream, **columns), time_column)
     if labels is not None:
-        _read_labels(monitor, labels, label_column or Source.load(folder).label)
+        _read_labels(monitor, labels, label_column or classifier.table_spec_.label)
     _tell(monitor)
     if out is not None:
         from openauc.report import monitor_report
@@ -127,7 +127,7 @@ def _continued(
     return monitor
 
 
-def _read_stream(monitor: Monitor, table: Table, time_column: str | None) -> None:
+def _read_stream(monitor: Monitor, table: FeatureTable, time_column: str | None) -> None:
     """Watch the rows in the order of their times, and take the labels that some of them have."""
     import numpy as np
 
@@ -145,7 +145,7 @@ def _read_stream(monitor: Monitor, table: Table, time_column: str | None) -> Non
         times = values[order].astype(str)
     before = monitor.n
     monitor.update(table.features[order], time=times)
-    if table.source.label is not None:
+    if table.spec.label is not None:
         given = table.labels[order]
         rows = np.array([i for i, label in enumerate(given.tolist()) if label not in (None, "")], np.int64)
         _take(monitor, given[rows], before + 1 + rows)

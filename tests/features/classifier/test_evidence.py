@@ -9,7 +9,7 @@ from openauc.features import SCORES, Score
 from openauc.features.classifier.evidence import (
     OUTLIERS,
     HeadWithScores,
-    Scale,
+    EvidenceScale,
     Task,
     name_of,
     observe_fold,
@@ -91,7 +91,7 @@ def test_a_class_that_is_always_surer_is_judged_by_its_own_samples():
 
 
 def test_scales_without_classes_take_any_class():
-    scale = Scale(np.zeros(2), np.ones(2))
+    scale = EvidenceScale(np.zeros(2), np.ones(2))
     raw = np.ones((3, 2))
     np.testing.assert_array_equal(scale(raw, np.array([0, 5, 9])), raw)
 
