@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from openauc.bench.heads import FittedHead
 from typer.testing import CliRunner
 
 from openauc import openauc_score
 from openauc.bench import runner
-from openauc.bench.runner import load_data, run
+from openauc.bench.runner import run
 from openauc.bench.trial import TrialSpec
 from openauc.cli import app
 from openauc.features import OpenSetClassifier
