@@ -31,7 +31,8 @@ from openauc.bench.variants import (
     telling_settings,
     variants_of,
 )
-from openauc.comparison import Interval, holm
+from openauc.comparison import holm
+from openauc.intervals import Interval
 from openauc.metrics.registry import METRICS
 from openauc.protocols import PROTOCOLS
 
