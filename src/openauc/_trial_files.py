@@ -13,7 +13,6 @@ CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.safetensors"
 PREDICTIONS = "predictions.parquet"
 VALIDATION = "validation.parquet"
-FOLDS = "folds.parquet"
 THRESHOLD = "threshold.json"
 RESULT = "result.json"
 

@@ -132,3 +132,18 @@ def test_what_is_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("row,label\n1,ant\n")
     assert "expected 'sample', the number" in run("watch", model, stream, "--labels", tmp_path / "labels.csv", code=2)
     assert not (tmp_path / "new.npz").exists()
+
+
+def test_a_command_does_not_write_over_its_table(folder: Path, tmp_path: Path) -> None:
+    model, stream = folder / "model", table(tmp_path / "stream.parquet", *samples(20, 5)[:1], label=["ant"] * 20)
+    before = stream.read_bytes()
+    for words in (
+        ("predict", model, stream, "-o", stream),
+        ("watch", model, stream, "-o", stream),
+        ("watch", model, folder / "quiet.parquet", "--reference", stream, "-o", stream),
+        ("report", model, stream, "-o", stream),
+        ("fit", stream, "-o", tmp_path / "new", "--onnx", stream),
+    ):
+        assert f"{stream}: it is an input" in run(*words, code=2)
+    assert stream.read_bytes() == before
+    assert not (tmp_path / "new").exists()

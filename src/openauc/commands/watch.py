@@ -12,7 +12,7 @@ import typer
 from openauc._columns import read_columns
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
-from openauc.commands.scoring import _console, _show
+from openauc.commands.terminal import say, say_wrapped, show
 from openauc.features.classifier.tables import LABELS, MODEL, Source, is_model, truth
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def watch(
         name = "the stream" if stream is None else stream.name
         command = shlex.join(["openauc", *sys.argv[1:]])
         write_text(out, monitor_report(monitor, name=str(folder), stream=name, command=command))
-        typer.echo(f"wrote {out}")
+        say(f"wrote {out}")
     if state is not None:
         monitor.save(state)  # last: what fails before can be done again
     if fail_on_alarm and monitor.alarms:
@@ -182,7 +182,7 @@ def _tell(monitor: Monitor) -> None:
         told = ("", "", "") if first is None else (f"{first.sample:,}", f"{first.since:,}", first.label or "")
         chance = monitor.p_value(part)
         rows.append((names[part], "< 0.0001" if chance < 1e-4 else f"{chance:.4f}", *told))
-    _show(
+    show(
         f"{monitor.n:,} samples, {monitor.rejected_share:.1%} rejected; {monitor.usual_share:.1%} of "
         f"{monitor.usual[0].sum():,} in the reference",
         ("what is watched", "chance of the evidence", "alarm at sample", "likely since", "class"),
@@ -191,7 +191,7 @@ def _tell(monitor: Monitor) -> None:
     )
     windows = [one for one in monitor.labelled_windows() if one.interval is not None and one.openauc is not None]
     if windows:
-        _show(
+        show(
             "Windows with labels",
             ("samples", "known", "unknown", "OpenAUC", "interval"),
             [
@@ -206,6 +206,5 @@ def _tell(monitor: Monitor) -> None:
             ],
             "the intervals hold all together with 95 %",
         )
-    console = _console()
     for line in (*(f"Alarm at {alarm}." for alarm in monitor.alarms), f"Promise: {monitor.promise}.", *LIMITS):
-        console.print(line, soft_wrap=False)
+        say_wrapped(line)
