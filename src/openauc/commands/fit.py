@@ -14,7 +14,7 @@ import typer
 
 from openauc._columns import means_unknown
 from openauc._validation import check_choice, named, read_label
-from openauc.commands.scoring import _console, _show
+from openauc.commands.terminal import console, say, show, visible
 from openauc.commands.train import assignments
 from openauc.features.classifier.tables import Missing, is_model
 from openauc.metrics.operating import Costs
@@ -137,7 +137,7 @@ def fit(
         classifier.set_params(unknown_label=read_label(unknown_label) if numbers else unknown_label)
     groups = groups_of(table, group_column)
     if not quiet:
-        typer.echo("\n".join([_read(table), *_hints(table, unknown_label)]))
+        say("\n".join([_read(table), *_hints(table, unknown_label)]))
     _fit(classifier, table, groups, quiet=quiet)
     classifier.table_spec_ = table.spec
     classifier.save(out)
@@ -145,7 +145,7 @@ def fit(
         classifier.export_onnx(onnx)
     if not quiet:
         _show_fit(classifier, time.monotonic() - begin)
-        typer.echo(_next(out, onnx, features))
+        say(_next(out, onnx, features))
 
 
 def _refuse_other_folder(out: Path) -> None:
@@ -230,7 +230,7 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
             )
             for tried in report.tried
         ]
-        _show(
+        show(
             "Known classes held out to play unknown",
             ("score", metric, "95 % interval"),
             rows,
@@ -238,8 +238,8 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
         )
     grid = Table.grid(padding=(0, 2))
     for row in _facts(classifier, seconds):
-        grid.add_row(*row)
-    _console().print(grid)
+        grid.add_row(*map(visible, row))
+    console().print(grid)
 
 
 def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str]]:

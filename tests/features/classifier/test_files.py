@@ -338,9 +338,7 @@ def own_function(features, logits):
 
 @pytest.mark.parametrize("rejector", [own_function, Own, Own()], ids=["function", "class", "object"])
 def test_rejectors_of_ones_own_are_refused(tmp_path, rejector):
-    with pytest.raises(
-        ValueError, match=r"^the rejector '\w+' is your own \(\w+\).* fit with one of ours"
-    ):
+    with pytest.raises(ValueError, match=r"^the rejector '\w+' is your own \(\w+\).* fit with one of ours"):
         fit(rejector=rejector).save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -350,9 +348,7 @@ def test_a_score_that_was_added_is_saved_and_needed_to_load(tmp_path, monkeypatc
     classifier = fit(rejector="own")
     assert_round_trip(classifier, tmp_path / "model")
     monkeypatch.delitem(SCORES, "own")
-    with pytest.raises(
-        ValueError, match=r"a score 'own', which this openauc does not know; upgrade, or"
-    ):
+    with pytest.raises(ValueError, match=r"a score 'own', which this openauc does not know; upgrade, or"):
         load(tmp_path / "model")
 
 
@@ -596,13 +592,12 @@ def test_whatever_is_changed_in_the_json_ends_in_a_model_or_a_sentence(saved):
             inner[place[-1]] = wrong
             content = as_safetensors(arrays, {"format": FORMAT, "model": json.dumps(changed)})
             (saved / MODEL).write_bytes(sealed(content))
+            sentence = ""
             try:
-                model = load(saved)
+                answers(load(saved))
             except ValueError as error:
-                assert str(saved) in str(error), place
-                assert "\n" not in str(error), place
-            else:
-                answers(model)
+                sentence = str(error)
+            assert not sentence or (str(saved) in sentence and "\n" not in sentence), place
 
 
 # Older formats

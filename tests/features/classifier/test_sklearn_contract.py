@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
 
 import openauc
-from openauc.features import OpenSetClassifier, HeldOutSplit, openauc_scorer
+from openauc.features import HeldOutSplit, OpenSetClassifier, openauc_scorer
 from openauc.features.classifier import splits
 from tests.features.samples import blobs
 

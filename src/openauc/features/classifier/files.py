@@ -436,6 +436,7 @@ def _try_out(classifier: OpenSetClassifier) -> None:
         not samples.size or 0 <= samples.min() <= samples.max() < n_classes,
         classifier.held_out_scores_.shape == classifier.held_out_kinds_.shape,
         classifier.calibration_kind_ in ("cross", "split"),
+        classifier.unknown_label_ is None or isinstance(classifier.unknown_label_, str | int | float | np.generic),
         isinstance(classifier.guarantee_, str) and isinstance(classifier.guarantee_details_, str),
         bool(str(classifier.report_)),
     ]
