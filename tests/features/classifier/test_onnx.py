@@ -250,7 +250,7 @@ def own(features, logits):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"rejector": own}, r"the rejector 'own' is one of your own \(_Function\)"),
+        ({"rejector": own}, r"the rejector 'own' is your own \(_Function\)"),
         ({"head": RandomForestClassifier(5)}, "a head with a RandomForestClassifier cannot be written as arrays"),
         ({"labels": ("a", "unknown", "c"), "unknown_label": None}, "a class is named 'unknown', which in ONNX"),
         ({"labels": (1, 2, 3), "unknown_label": np.nan}, "unknown_label is nan; ONNX needs integers"),
