@@ -19,7 +19,7 @@ import ray
 from writing import write_results
 
 from openauc._trial_files import PREDICTIONS, WEIGHTS
-from openauc.bench.executors import Execute, Work, in_process, ray_cluster
+from openauc.executors import Execute, Work, in_process, ray_cluster
 from openauc.bench.rendering import render
 from openauc.bench.runner import run
 from openauc.bench.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from openauc.bench.executors import in_process, ray_cluster
+from openauc.executors import in_process, ray_cluster
 from openauc.bench.rendering import render
 from openauc.bench.runner import run
 from openauc.bench.store import Store

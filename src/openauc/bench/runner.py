@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from openauc._trial_files import CHECKPOINT, FOLDS, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
 from openauc._validation import UNKNOWN
-from openauc.bench.executors import Execute, in_process
 from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
+from openauc.executors import Execute, in_process
 from openauc.features.scores.base import RULES
 from openauc.features.scores.registry import make_score
 from openauc.methods import build_method, load_method
@@ -93,7 +93,7 @@ def run(
     data_root
         Local mirror of the data, on the machines where trials run; else ``OPENAUC_DATA``, else the Hub.
     execute
-        Where to run: :func:`~openauc.bench.executors.in_process`, a process pool, or a Ray cluster.
+        Where to run: :func:`~openauc.executors.in_process`, a process pool, or a Ray cluster.
     retry_failed
         Run trials again whose result is an error.
     keep_features
