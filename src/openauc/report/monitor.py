@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openauc.environment import environment
 from openauc.features.monitor.timeline import ERROR
 from openauc.report.model import MOST_CLASSES
 from openauc.report.page import interval, percent, render
@@ -35,7 +34,7 @@ def monitor_report(monitor: Monitor, *, name: str = "model", stream: str = "the 
     if not monitor.n:
         raise ValueError("the monitor has seen no sample yet; update it first.")
     said = _words(monitor, name, stream)
-    return render("monitor", _data(monitor), m=said, command=command, environment=environment())
+    return render("monitor", _data(monitor), m=said, command=command)
 
 
 def _data(monitor: Monitor) -> dict[str, Any]:
