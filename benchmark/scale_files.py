@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow
 from measuring import Finished, Measured, at_least, below, run_openauc, run_python
+from openauc.shards.state import MergeTree, unpack
 from pyarrow import parquet
 from timing import in_pairs, timed
 
 from openauc._files import atomic_write
 from openauc.environment import cores
-from openauc.shards.state import MergeTree, unpack
 
 SHARD_ROWS = 5_000_000
 N_CLASSES = 100

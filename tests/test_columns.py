@@ -358,3 +358,13 @@ def test_columns_of_numbers(cells, numbers, texts):
 def test_columns_of_something_else(cells):
     assert as_column_of_numbers(np.array(cells)) is None
     assert as_column_of_numbers(np.array(["2020-01-01", "NaT"], "M8[ns]")) is None
+
+
+def test_texts_that_spreadsheets_run_are_quoted_and_read_back(tmp_path) -> None:
+    names = ["=1+1", "+x", "-x", "@x", "\tx", "'=x", "-1.5", "plain"]
+    write_columns(tmp_path / "a.csv", {"=name": names, "n": range(8)})
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert [lines[i] for i in (0, 1, 6, 7)] == ["'=name,n", "'=1+1,0", "''=x,5", "-1.5,6"]
+    assert read_columns(tmp_path / "a.csv")["=name"].tolist() == [name.strip() for name in names]
+    write_columns(tmp_path / "a.csv", {"=name": names}, keep_formulas=True)
+    assert "'=1" not in (tmp_path / "a.csv").read_text()

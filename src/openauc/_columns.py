@@ -24,13 +24,22 @@ Columns = Mapping[str, NDArray[Any]]
 
 _ABOUT = "openauc."
 """Begins the names of what a file says beside its columns."""
+_FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_columns(path: PathLike, columns: Mapping[str, ArrayLike], about: Mapping[str, str] | None = None) -> None:
+def write_columns(
+    path: PathLike,
+    columns: Mapping[str, ArrayLike],
+    about: Mapping[str, str] | None = None,
+    *,
+    keep_formulas: bool = False,
+) -> None:
     """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing.
 
-    ``about`` is what :func:`read_about` reads; a ``.csv`` file has no place for it.
+    ``about`` is what :func:`read_about` reads; a ``.csv`` file has no place for it. Texts of a ``.csv`` file that a
+    spreadsheet would run are quoted, and :func:`read_columns` removes the quote; ``keep_formulas`` writes them as is.
     """
+    quote = (lambda cell: cell) if keep_formulas else quote_formula
     suffix = suffix_of(path)
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     check.check_same_length(**arrays)
@@ -43,16 +52,33 @@ def write_columns(path: PathLike, columns: Mapping[str, ArrayLike], about: Mappi
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                         np.lib.format.write_array(entry, column, allow_pickle=False)
         elif suffix == ".csv":
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+            text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="", write_through=True)
             writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(arrays)
+            writer.writerow(map(quote, arrays))
             # tolist() widens float32 to float64, whose shortest decimal is exact.
-            writer.writerows(zip(*(column.tolist() for column in arrays.values()), strict=True))
+            writer.writerows(zip(*(map(quote, column.tolist()) for column in arrays.values()), strict=True))
             text.detach()
         else:
             pyarrow, parquet = import_pyarrow()
             table = pyarrow.table({k: pyarrow.array(v) for k, v in arrays.items()})
             parquet.write_table(table.replace_schema_metadata(told or None), file)
+
+
+def quote_formula(cell: Any) -> Any:
+    """A cell of a CSV file; a text that a spreadsheet would run as a formula begins with ``'``.
+
+    >>> quote_formula("=1+1"), quote_formula("-1.5"), quote_formula("'=1+1")
+    ("'=1+1", '-1.5', "''=1+1")
+    """
+    return f"'{cell}" if isinstance(cell, str) and _runs(cell) else cell
+
+
+def _unquote(cell: str) -> str:
+    return cell[1:] if cell[:1] == "'" and _runs(cell[1:]) else cell
+
+
+def _runs(text: str) -> bool:
+    return text.lstrip("'")[:1] in _FORMULA_MARKS and not check.is_number(text)
 
 
 def read_columns(path: PathLike) -> Columns:
@@ -145,7 +171,7 @@ class Csv(Columns):
 
     def _read(self) -> None:
         lines = self._lines()
-        header = [name.strip() for name in next(filter(None, lines), [])]
+        header = [_unquote(name).strip() for name in next(filter(None, lines), [])]
         if not header:
             raise ValueError(f"{self._path} is empty; expected a header line and one line per sample.")
         twice = next((name for i, name in enumerate(header) if name in header[:i]), None)
@@ -187,7 +213,7 @@ class Csv(Columns):
         position = self._position[name]
         if self._numbers:
             return self._numbers[position]
-        cells = self._cells[position :: len(self._position)]
+        cells = list(map(_unquote, self._cells[position :: len(self._position)]))
         values = parse_cells(cells)
         if values.dtype.kind != "U" or self._delimiter == "," or any("." in cell for cell in cells):
             return values

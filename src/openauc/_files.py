@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +21,8 @@ CHECKSUM = "openauc_sha256"
 """Key of the checksum in the metadata of our safetensors files."""
 
 PathLike = str | os.PathLike[str]
+
+_INPUTS: ContextVar[list[PathLike] | None] = ContextVar("inputs", default=None)
 _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -32,6 +35,7 @@ def atomic_write(path: PathLike, *, durable: bool = True) -> Iterator[BinaryIO]:
 
     ``durable=False`` does not wait for the disk, for what can be written again after a power failure.
     """
+    refuse_input(path)
     target = Path(os.path.realpath(path) if os.path.islink(path) else path)
     try:
         with _write_through(path) if is_stream(path) else _replace(target, durable) as file:
@@ -42,6 +46,41 @@ def atomic_write(path: PathLike, *, durable: bool = True) -> Iterator[BinaryIO]:
         if error.errno is None or not nameless:
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+@contextmanager
+def keep_inputs(*inputs: PathLike) -> Iterator[None]:
+    """Within the block, :func:`atomic_write` refuses to write over these files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file, keep_inputs(file.name):
+    ...     write_text(file.name, "")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: cannot write ...: it is an input of this command; name another file to write.
+    """
+    before = _INPUTS.set([*(_INPUTS.get() or ()), *inputs])
+    try:
+        yield
+    finally:
+        _INPUTS.reset(before)
+
+
+def add_inputs(*inputs: PathLike) -> None:
+    """Let the block of :func:`keep_inputs` we are in, if any, protect these files too."""
+    if (known := _INPUTS.get()) is not None:
+        known.extend(inputs)
+
+
+def refuse_input(path: PathLike) -> None:
+    """Raise if ``path``, or the file it links to, is one of the files that :func:`keep_inputs` protects."""
+    if not os.path.isfile(path):
+        return
+    for file in _INPUTS.get() or ():
+        if os.path.isfile(file) and os.path.samefile(path, file):
+            same = "" if os.fspath(path) == os.fspath(file) else f" ({file})"
+            raise ValueError(f"cannot write {path}: it is an input of this command{same}; name another file to write.")
 
 
 def is_stream(path: PathLike) -> bool:
@@ -61,7 +100,7 @@ def is_stream(path: PathLike) -> bool:
 def write_text(path: PathLike, text: str, *, durable: bool = True) -> None:
     """Write ``text`` as UTF-8, all or nothing."""
     with atomic_write(path, durable=durable) as file:
-        file.write(text.encode())
+        file.write(text.encode(errors="backslashreplace"))
 
 
 def _descriptor(path: PathLike) -> int | None:

@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from openauc._files import keep_inputs, refuse_input
 from openauc.commands import embed, evaluate, fit, listing, predict, report, run, scoring, sql, table, train, watch
+from openauc.commands.terminal import say
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "evaluate": evaluate.evaluate,
+    "compare": scoring.compare,
+    "audit": scoring.audit,
+    "threshold": scoring.threshold,
+    "sql": sql.sql,
+    "train": train.train,
+    "predict": predict.predict,
+    "embed": embed.embed,
+    "fit": fit.fit,
+    "watch": watch.watch,
+    "run": run.run,
+    "table": table.table,
+    "report": report.report,
+    "list": listing.list_,
+}
 
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
 """Arguments of functions that an option names otherwise."""
+_INPUTS = ("reference", "class_names", "weights", "encoder")
+"""Options that name files to read; arguments always do."""
+_OUTPUTS = ("out", "json_out", "report", "onnx")
+_INPUT_FILES = ("*.safetensors", "model.json", "source.json", "spec.json", "result.json")
+"""What is read in a folder that is an argument."""
 
-_LOOK_ALIKES = dict(zip("–−—─↑↓→≥≤×✓✗", "----^v>><xyn", strict=True))
-"""For a terminal that knows less than Unicode; of one column each, as tables need."""
+
+class _Command(TyperCommand):
+    """A command does not write over what it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with keep_inputs(*self._inputs(ctx.params)):
+            for name in _OUTPUTS:  # before the work; the writer checks again
+                if ctx.params.get(name) is not None:
+                    refuse_input(ctx.params[name])
+            return super().invoke(ctx)
+
+    def _inputs(self, values: dict[str, Any]) -> Iterator[Path]:
+        for parameter in self.params:
+            if parameter.param_type_name == "argument" or parameter.name in _INPUTS:
+                given = values.get(parameter.name or "")
+                for path in map(Path, given if isinstance(given, list | tuple) else [given] if given else []):
+                    yield path
+                    for pattern in _INPUT_FILES if path.is_dir() else ():
+                        yield from path.glob(pattern)
 
 
 class _Commands(TyperGroup):
@@ -27,14 +69,14 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
-            warnings.showwarning = _say_warning
+            warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}", err=True)
             try:
                 return super().invoke(ctx)
             except (ValueError, TypeError, OSError, ImportError) as error:
                 if os.environ.get("OPENAUC_TRACEBACK"):
                     raise
                 command = self.get_command(ctx, ctx.invoked_subcommand or "")
-                print(f"error: {_with_options(_sentence(error), command)}", file=sys.stderr)
+                say(f"error: {_with_options(_sentence(error), command)}", err=True)
                 ctx.exit(2)
 
 
@@ -57,10 +99,6 @@ def _with_options(message: str, command: Any) -> str:
     return message
 
 
-def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
-
-
 app = typer.Typer(
     name="openauc",
     cls=_Commands,
@@ -70,20 +108,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("evaluate")(evaluate.evaluate)
-app.command("compare")(scoring.compare)
-app.command("audit")(scoring.audit)
-app.command("threshold")(scoring.threshold)
-app.command("sql")(sql.sql)
-app.command("train")(train.train)
-app.command("predict")(predict.predict)
-app.command("embed")(embed.embed)
-app.command("fit")(fit.fit)
-app.command("watch")(watch.watch)
-app.command("run")(run.run)
-app.command("table")(table.table)
-app.command("report")(report.report)
-app.command("list")(listing.list_)
+for _name, _function in COMMANDS.items():
+    app.command(_name, cls=_Command)(_function)
 
 
 @app.callback(invoke_without_command=True)
@@ -95,17 +121,9 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-def _look_alike(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    text = error.object[error.start : error.end]
-    return "".join(_LOOK_ALIKES.get(character, "?") for character in text), error.end
-
-
 def main() -> None:
     """Entry point of the ``openauc`` command."""
-    codecs.register_error("look-alike", _look_alike)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="look-alike")
+            stream.reconfigure(errors="replace")  # a terminal that knows less than Unicode
     app()

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from openauc._columns import quote_formula
 from openauc._validation import check_choice
 from openauc.bench.summary import Cell, Paired, Row, Summary
 from openauc.bench.variants import MEAN, Column
@@ -290,7 +291,7 @@ def _csv(summaries: Sequence[Summary]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows({name: quote_formula(value) for name, value in record.items()} for record in records)
     return text.getvalue()
 
 

@@ -11,6 +11,7 @@ import typer
 from openauc._trial_files import WEIGHTS
 from openauc.commands.predict import Part
 from openauc.commands.progress import progress_bar
+from openauc.commands.terminal import say
 from openauc.commands.train import DataRoot, MethodName, Settings, SplitIndex, assignments, require_torch
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ def embed(
     from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
 
     check_output(out)
-    if out.exists() and Path(source).exists() and out.samefile(source):
-        raise ValueError(f"{out} is the source itself; write the embeddings to another file.")
     run = Path(encoder) if Path(encoder).is_dir() else None
     opened = open_source(
         source,
@@ -80,13 +79,13 @@ def embed(
         with progress_bar("texts" if opened.kind == "text" else "images") as seen:
             skipped = write_embeddings(opened, network, out, skip_bad=skip_bad, seen=seen)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; the same command goes on with what is done, in {parts_folder(out)}.", err=True)
+        say(f"stopped; the same command goes on with what is done, in {parts_folder(out)}.", err=True)
         raise typer.Exit(130) from None
     for sentence in skipped:
-        typer.echo(f"skipped: {sentence}", err=True)
+        say(f"skipped: {sentence}", err=True)
     rows = len(opened) + len(opened.skipped)
     said = f" {len(skipped):,} of {rows:,} rows were skipped." if skipped else ""
-    typer.echo(f"{rows - len(skipped):,} embeddings of {network.width} features in {out}.{said}")
+    say(f"{rows - len(skipped):,} embeddings of {network.width} features in {out}.{said}")
 
 
 def _encoder_of(run: Path, device: str | None, batch_size: int | None, trusted: Collection[str]) -> Encoder:
@@ -94,13 +93,13 @@ def _encoder_of(run: Path, device: str | None, batch_size: int | None, trusted: 
     require_torch("the network of a training")
     import numpy as np
 
-    from openauc.bench.saved import SavedRun
     from openauc.encoders.base import Encoder, choose_device
     from openauc.protocols.sources import LazyImages
     from openauc.training.predict import embed_images
+    from openauc.training.trained import SavedRun
 
     saved = SavedRun(run, trusted=trusted)
-    recipe, method = saved.spec.recipe, saved.network.train()
+    recipe, method = saved.spec.network_recipe, saved.train()
     if device is not None:
         method.to(choose_device(device))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openauc._columns import read_about, read_columns
+from openauc._files import add_inputs
 from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.scoring import (
     FILE_HELP,
@@ -25,13 +26,13 @@ from openauc.commands.scoring import (
     ScoreColumn,
     Seed,
     UnknownLabel,
-    _show,
     _write_json,
     load_file,
     model_names,
     show_verdict,
     unknown_label_of,
 )
+from openauc.commands.terminal import say, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -209,7 +210,7 @@ def evaluate(
             command=shlex.join(["openauc", *sys.argv[1:]]),
         )
         write_text(report, page)
-        print(f"wrote {report}", file=sys.stderr)
+        say(f"wrote {report}", err=True)
 
 
 def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: bool) -> Predictions:
@@ -231,7 +232,7 @@ def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: b
     )
     if not is_label(predictions.y_true, label).any():
         raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
-    typer.echo(f"hint: {hint}", err=True)
+    say(f"hint: {hint}", err=True)
     return predictions
 
 
@@ -292,12 +293,14 @@ def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, qui
     from openauc.commands.progress import progress_bar
     from openauc.shards import evaluate_shards, find_shards
 
-    with progress_bar("MB read", enabled=not quiet) as show:
+    shards = find_shards(*sources)
+    add_inputs(*(shard.path for shard in shards))
+    with progress_bar("MB read", enabled=not quiet) as show_progress:
         found = evaluate_shards(
-            find_shards(*sources), plan, on_progress=lambda done, total: show(done // 10**6, total // 10**6), **options
+            shards, plan, on_progress=lambda done, total: show_progress(done // 10**6, total // 10**6), **options
         )
     for reason in found.skipped.values():
-        print(f"skipped: {reason}", file=sys.stderr)
+        say(f"skipped: {reason}", err=True)
     return found
 
 
@@ -308,7 +311,7 @@ def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: s
         at = f"{evaluation.thresholds[name]:.6g}" if name in evaluation.thresholds else ""
         arrow = "↑" if evaluation.better[name] == "higher" else "↓"
         rows.append((labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at))
-    _show(
+    show(
         f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples",
         ("metric", "value", f"{evaluation.level:.0%} interval", "better", "threshold"),
         rows,
@@ -319,7 +322,7 @@ def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: s
 def _show_legacy(rows: Iterable[LegacyRow]) -> None:
     from rich.text import Text
 
-    _show(
+    show(
         "What older public codes compute",
         ("name", "theirs", "exact", "difference"),
         (
@@ -340,7 +343,7 @@ def _show_sharded(found: ShardedEvaluation, labels: Mapping[str, str], title: st
         number += f", {len(found.skipped):,} of them skipped"
     _show_evaluation(found.evaluation, labels, f"{title} ({number})")
     if found.bounds:
-        _show(
+        show(
             "Counted in bins: the exact value lies between these two, for certain",
             ("metric", "at least", "at most"),
             ((labels[name], f"{low:.6f}", f"{high:.6f}") for name, (low, high) in found.bounds.items()),
@@ -367,7 +370,7 @@ def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
 
     number = len(found.slices)
     level = found.evaluation.level or 0.0
-    _show(
+    show(
         f"By {', '.join(found.by)}: {number:,} slices",
         (", ".join(found.by), "known", "unknown", *(labels[name].replace(" ", "\n") for name in SHOWN)),
         (

@@ -16,7 +16,7 @@ import typer
 
 from openauc._columns import means_unknown
 from openauc._validation import check_choice, named, read_label
-from openauc.commands.scoring import _console, _show
+from openauc.commands.terminal import console, say, show, visible
 from openauc.commands.train import assignments
 from openauc.features.classifier.tables import Missing, is_model
 from openauc.metrics.operating import Costs
@@ -140,7 +140,7 @@ def fit(
         classifier.set_params(unknown_label=read_label(unknown_label) if numbers else unknown_label)
     groups = groups_of(table, group_column)
     if not quiet:
-        typer.echo("\n".join([_read(table), *_hints(table, unknown_label)]))
+        say("\n".join([_read(table), *_hints(table, unknown_label)]))
     _fit(classifier, table, groups, quiet=quiet)
     classifier.save(out)
     table.source.save(out)
@@ -148,7 +148,7 @@ def fit(
         classifier.export_onnx(onnx)
     if not quiet:
         _show_fit(classifier, time.monotonic() - begin)
-        typer.echo(_next(out, onnx, features))
+        say(_next(out, onnx, features))
 
 
 def _refuse_other_folder(out: Path) -> None:
@@ -218,11 +218,11 @@ def _stages(quiet: bool) -> Iterator[Status | None]:
     """A line on a terminal that says which stage is done; elsewhere None."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    screen = Console(stderr=True)
+    if quiet or not screen.is_terminal:
         yield None
         return
-    with console.status("fitting") as status, redirect_stdout(_Stage(status)):
+    with screen.status("fitting") as status, redirect_stdout(_Stage(status)):
         yield status
 
 
@@ -254,7 +254,7 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
             )
             for tried in report.tried
         ]
-        _show(
+        show(
             "Known classes held out to play unknown",
             ("score", metric, "95 % interval"),
             rows,
@@ -262,8 +262,8 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
         )
     grid = Table.grid(padding=(0, 2))
     for row in _facts(classifier, seconds):
-        grid.add_row(*row)
-    _console().print(grid)
+        grid.add_row(*map(visible, row))
+    console().print(grid)
 
 
 def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from openauc._validation import UNKNOWN
 from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
 from openauc.commands.progress import progress_bar
 from openauc.commands.scoring import show_verdict
+from openauc.commands.terminal import say
 from openauc.commands.train import (
     DataRoot,
     MethodName,
@@ -76,6 +77,10 @@ def predict(
     data_root: DataRoot = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at a time.")] = None,
     precision: Annotated[Precision, typer.Option(help="bf16 is faster on some hardware, and makes ties.")] = "fp32",
+    keep_formulas: Annotated[
+        bool,
+        typer.Option("--keep-formulas", help="Do not put ' before texts of a .csv that a spreadsheet would run."),
+    ] = False,
 ) -> None:
     """Label new samples, or predict a part of a training's data again.
 
@@ -95,12 +100,12 @@ def predict(
     if is_model(Path(run)):
         if new is None:
             raise ValueError(f"{run} is a model, which needs a table of embeddings to label; name one after it.")
-        _label_table(Path(run), new, out, label_column, embedding_column, fdr)
+        _label_table(Path(run), new, out, label_column, embedding_column, fdr, keep_formulas=keep_formulas)
         return
     require_torch("predicting")
-    from openauc.bench.runner import Network, load_data
     from openauc.predictions import write_columns
     from openauc.training.process import process_state
+    from openauc.training.trained import Network, SavedRun, load_data
 
     main = process_state().is_main_process
     if not Path(run).is_dir():
@@ -112,8 +117,6 @@ def predict(
         network = Network(spec, None, data_root=data_root, batch_size=batch_size, precision=precision)
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
-        from openauc.bench.saved import SavedRun
-
         if not (Path(run) / SPEC).is_file():
             raise ValueError(
                 f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL}); of a store, name a "
@@ -125,22 +128,30 @@ def predict(
             with progress_bar("images", enabled=main) as seen:
                 rows = saved.label(new, seen=seen)
             if main:
-                write_columns(out, rows)
+                write_columns(out, rows, keep_formulas=keep_formulas)
                 unknown = int((rows["label"] == "unknown").sum())
-                typer.echo(f"{len(rows['label']):,} images in {out}, {unknown:,} of them unknown.")
+                say(f"{len(rows['label']):,} images in {out}, {unknown:,} of them unknown.")
                 if saved.threshold is None:
-                    typer.echo(f"No threshold is chosen yet, so none can be: see `openauc threshold {run}`.", err=True)
+                    say(f"No threshold is chosen yet, so none can be: see `openauc threshold {run}`.", err=True)
             return
-        spec, network = replace(saved.spec, score=score or saved.spec.score), saved.network
+        spec, network = replace(saved.spec, score=score or saved.spec.score), saved
     data = load_data(spec, data_root)
     predictions = network.predictions(spec, data, part)
     if main:
-        predictions.save(out, extra=data.test_columns() if part == "test" else None)
-        typer.echo(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.")
+        extra = data.test_columns() if part == "test" else {}
+        write_columns(out, {**predictions._asdict(), **extra}, keep_formulas=keep_formulas)
+        say(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.")
 
 
 def _label_table(
-    folder: Path, file: Path, out: Path, label_column: str | None, embedding_column: str | None, fdr: float | None
+    folder: Path,
+    file: Path,
+    out: Path,
+    label_column: str | None,
+    embedding_column: str | None,
+    fdr: float | None,
+    *,
+    keep_formulas: bool,
 ) -> None:
     """Write what a classifier says of every row of a table."""
     from openauc.features import OpenSetClassifier
@@ -158,21 +169,21 @@ def _label_table(
     if table.labelled:
         columns["y_true"], mark = truth(classifier, table.labels)
     columns |= decide(classifier, table.features, fdr=fdr)
-    write_columns(out, columns, about={"promise": promise.to_json()})
+    write_columns(out, columns, about={"promise": promise.to_json()}, keep_formulas=keep_formulas)
     verdict = None
     if mark is not None:
         triple = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
         verdict = judge(*triple, promise=promise, unknown_label=mark)
         show_verdict(verdict, f"{folder} on {file}")
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
-    typer.echo(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
+    say(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
     for line in _small_classes(classifier, columns["prediction"]):
-        typer.echo(line)
+        say(line)
     if verdict is not None and verdict.n_known and verdict.n_unknown:
         options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
         if promise.acceptance is not None and out.suffix.lower() == ".csv":
             options += f" --acceptance {promise.acceptance:g}"  # which the file has no place for
-        typer.echo(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{options}`.")
+        say(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{options}`.")
 
 
 def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> list[str]:

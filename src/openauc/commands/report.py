@@ -24,6 +24,7 @@ from openauc.commands.scoring import (
     model_names,
     unknown_label_of,
 )
+from openauc.commands.terminal import say
 from openauc.features.classifier.tables import is_model
 
 REPORT = "report.html"
@@ -104,7 +105,7 @@ def report(
             command=command,
         )
         write_text(target, page)
-    typer.echo(f"wrote {target}", err=is_stream(target))  # the page itself may be going to the output
+    say(f"wrote {target}", err=is_stream(target))  # the page itself may be going to the output
 
 
 def _model_page(folder: Path, *tests: Path, label_column: str, **options: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +14,9 @@ import typer
 
 from openauc._columns import means_unknown
 from openauc._validation import UNKNOWN, Label, check_choice, read_label
+from openauc.commands.terminal import say, say_wrapped, show
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
     from openauc._columns import Columns
     from openauc.audit import Audit
     from openauc.comparison import Comparison
@@ -213,7 +211,7 @@ def unknown_label_of(option: str, *models: Predictions) -> Label:
     if label != UNKNOWN or str(UNKNOWN) in true or len(words) != 1:
         return label
     (word,) = words
-    typer.echo(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
+    say(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
     return word
 
 
@@ -255,32 +253,6 @@ def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
         write_text(target, text)
 
 
-def _console() -> Console:
-    """Names of files and classes are shown as they are, brackets and colons included."""
-    from rich.console import Console
-
-    width = None if Console().is_terminal else 120
-    return Console(highlight=False, markup=False, emoji=False, width=width)
-
-
-def _show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], caption: str = "") -> None:
-    """Print a table below its title; ``rows`` hold texts, the first column to the left."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
-    for row in rows:
-        table.add_row(*row)
-    console = _console()
-    # The table's upper edge is empty and so ends the line of the title, unless drawn in ASCII.
-    above = Text(f"{title}\n" if console.options.ascii_only else title, style="bold")
-    below = Text(f"{caption}\n" if caption else "", style="dim")
-    console.print(above, table, below, sep="\n", end="")
-
-
 _OUTCOMES = {"kept": "kept", "failed": "FAILED", "better": "better", None: ""}
 
 
@@ -302,14 +274,14 @@ def show_verdict(verdict: Verdict, title: str) -> None:
         )
         for finding in verdict.findings
     ]
-    _show(
+    show(
         f"{title}: decisions at the model's own threshold",
         ("", "measured", f"{verdict.level:.0%} interval", "of rows", "said before", "interval", "verdict"),
         rows,
         "FAILED: more is off than the chance of these rows and of the calibration explains" if verdict.failed else "",
     )
     for sentence in verdict.advice:
-        _console().print(sentence)
+        say_wrapped(sentence)
 
 
 def _bounds(interval: tuple[float, float]) -> str:
@@ -322,7 +294,7 @@ def _show_comparison(comparison: Comparison) -> None:
         low, high = d.interval
         values = f"{d.value_a:.4f}", f"{d.value_b:.4f}", f"{d.difference:+.4f}"
         rows.append((d.metric, d.a, d.b, *values, f"{low:+.4f} – {high:+.4f}", _p(d.p_value), _p(d.p_holm)))
-    _show(
+    show(
         f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
         ("metric", "A", "B", "value A", "value B", "A − B", f"{comparison.level:.0%} interval", "p", "p (Holm)"),
         rows,
@@ -339,7 +311,7 @@ def _show_audit(result: Audit) -> None:
     def change(before: float, after: float) -> Text:
         return Text(f"{before:.4f} → {after:.4f}", style="bold" if after >= before else "")
 
-    _show(
+    show(
         f"{result.n_known:,} known, {result.n_unknown:,} unknown samples: your model → the worse one built from it",
         ("metric", *(construction.name for construction in result.constructions)),
         (
@@ -349,7 +321,7 @@ def _show_audit(result: Audit) -> None:
         "unchanged or better in bold: the metric does not notice",
     )
     for construction in result.constructions:
-        _console().print(str(construction) + "\n")
+        say_wrapped(str(construction) + "\n")
     table1 = result.table1()
     columns = list(next(iter(table1.values())))
     marks = {"yes": "✓", "no": "✗", "not shown": "–"}
@@ -359,7 +331,7 @@ def _show_audit(result: Audit) -> None:
         for column, verdict in answers.items()
         if verdict.answer == "not shown"
     }
-    _show(
+    show(
         "Table 1 of the paper, from these samples",
         ("metric", *columns),
         ((row, *(marks[answers[column].answer] for column in columns)) for row, answers in table1.items()),
@@ -377,7 +349,7 @@ def _show_point(point: OperatingPoint, *, flipped: bool) -> None:
         rows.append(("unknown rejected", f"{point.unknown_rejected:.4f}"))
     if point.objective is not None:
         rows.append(("expected cost" if point.target == "cost" else point.target, f"{point.objective:.4f}"))
-    _show(f"Threshold for {wanted}", ("on these samples", "share"), rows)
+    show(f"Threshold for {wanted}", ("on these samples", "share"), rows)
     rule = f"score > {point.threshold!r}" if not flipped else f"confidence < {-point.threshold!r}"
-    _console().print(f"label a sample unknown when its {rule}", style="bold")
-    _console().print(f"guarantee: {point.guarantee or 'none'}")
+    say_wrapped(f"label a sample unknown when its {rule}", style="bold")
+    say_wrapped(f"guarantee: {point.guarantee or 'none'}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from openauc.commands.terminal import visible
+
 if TYPE_CHECKING:
     from openauc.bench.store import Store
     from openauc.bench.summary import Summary
@@ -72,7 +74,7 @@ def table(
     elif chosen == "text":
         show(summaries)
     else:
-        typer.echo(render(*summaries, format=chosen), nl=False)
+        typer.echo(visible(render(*summaries, format=chosen)), nl=False)
 
 
 def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, recompute: bool) -> TrialResult:
@@ -114,11 +116,11 @@ def show(summaries: Sequence[Summary]) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        typer.echo(render(*summaries), nl=False)
+        typer.echo(visible(render(*summaries)), nl=False)
         return
     for block in layout(summaries):
         if isinstance(block, Grid):
             console.print(rich_table(block))
         else:
             for note in block:
-                console.print(note, style="dim", markup=False)
+                console.print(visible(note), style="dim", markup=False)

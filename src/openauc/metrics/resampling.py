@@ -13,6 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from openauc import _validation as check
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class, tally
 from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, may_overflow
@@ -128,7 +129,7 @@ def resampled_column(
     if accepted is None:
         unknown = rng.binomial(n_unknown, share[column], n_replicates) / n_unknown
     else:
-        most = int(np.floor(accepted * n_unknown * (1.0 + 1e-12)))
+        most = int(check.at_most(accepted, n_unknown))
         if most >= n_unknown:
             place, at = np.ones(n_replicates), np.full(n_replicates, len(share) - 1)
         else:
@@ -159,8 +160,9 @@ def resampled_totals(
     correct, known, unknown = (
         float(np.asarray(part)[column]) for part in (counts.correct, counts.accepted_known, counts.accepted_unknown)
     )
-    of_known = np.array([correct, known - correct, float(np.asarray(counts.n_known)) - known])
-    of_unknown = np.array([unknown, float(np.asarray(counts.n_unknown)) - unknown])
+    # Sums of weights may round to a little less than their parts.
+    of_known = np.maximum([correct, known - correct, float(np.asarray(counts.n_known)) - known], 0.0)
+    of_unknown = np.maximum([unknown, float(np.asarray(counts.n_unknown)) - unknown], 0.0)
     (n_known, n_unknown), shares = map(round, sizes), of_known / of_known.sum()
     right, wrong, _ = rng.multinomial(n_known, shares, n_replicates).T * (of_known.sum() / n_known)
     taken = rng.binomial(n_unknown, of_unknown[0] / of_unknown.sum(), n_replicates) * (of_unknown.sum() / n_unknown)

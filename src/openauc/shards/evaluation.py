@@ -12,7 +12,7 @@ from openauc._validation import Label
 from openauc.evaluation import Evaluation
 from openauc.executors import Execute, in_process
 from openauc.intervals import REPLICATES, Rng
-from openauc.metrics.registry import METRICS, DecisionMetric, Metric, PairMetric, RateMetric
+from openauc.metrics.registry import METRICS, Metric
 from openauc.shards.counting import Counting, MergeTree, WorkFolder, check_number
 from openauc.shards.paths import Shard
 from openauc.shards.reading import Plan, Slice
@@ -101,7 +101,7 @@ def evaluate_shards(
     skipped = _count(shards, plan, folder, execute, skip_bad, on_progress or (lambda done, total: None))
     total, slices = _merge([shard for shard in shards if shard.path not in skipped], plan, folder)
     slice_level = None if level is None else 1 - (1 - level) / max(1, len(slices))
-    formulas = {name: metric for name, metric in metrics.items() if isinstance(metric, PairMetric | RateMetric)}
+    formulas = {name: metric for name, metric in metrics.items() if metric.analytic}
     result = ShardedEvaluation(
         total.compute(metrics=_possible(total, metrics), level=level, rng=rng, n_replicates=n_replicates),
         _open_bounds(total, metrics),
@@ -197,7 +197,7 @@ def _possible(total: Accumulator, metrics: Mapping[str, Metric]) -> Mapping[str,
     """Without those that average over classes where these were not counted apart."""
     if total.exact or total.per_class:
         return metrics
-    by_class = [name for name, metric in metrics.items() if isinstance(metric, DecisionMetric) and metric.by_class]
+    by_class = [name for name, metric in metrics.items() if metric.by_class]
     return {name: metric for name, metric in metrics.items() if name not in by_class}
 
 

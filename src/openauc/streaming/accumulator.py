@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from openauc import _validation as check
 from openauc._files import PathLike, atomic_write, parse_json
 from openauc._validation import UNKNOWN, Label
-from openauc.evaluation import Evaluation, evaluate_model
+from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples, classes_met, positions
 from openauc.metrics.ranking import auroc_of, warn_if_reversed
@@ -201,7 +201,7 @@ class Accumulator:
         samples, bins = self._ranked(expanded=expanded)
         if self.n_unknown:
             warn_if_reversed(float(auroc_of(samples.ranking.table)))
-        evaluation = evaluate_model(samples, chosen, level, seed_of(rng), n_replicates)
+        evaluation = evaluate_ranked(samples, chosen, level, seed_of(rng), n_replicates)
         return evaluation if self.exact else self._bounded(evaluation, chosen, samples, bins)
 
     def possible(self, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
@@ -214,7 +214,7 @@ class Accumulator:
                     f"{name} is a function of the samples, which an accumulator in constant memory does not keep; "
                     "use Accumulator(exact=True), or leave it out."
                 )
-        by_class = [name for name, m in metrics.items() if isinstance(m, DecisionMetric) and m.by_class]
+        by_class = [name for name, m in metrics.items() if m.by_class]
         if self.per_class or not by_class:
             return metrics
         if metrics is not METRICS:

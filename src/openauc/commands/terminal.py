@@ -1,0 +1,63 @@
+"""What the commands print: tables and lines, in which a name cannot steer the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""``text`` with its control characters, but line breaks and tabs, written out.
+
+    >>> visible("cat\x1b[2J")
+    'cat\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print a line."""
+    import typer
+
+    typer.echo(visible(str(text)), err=err)
+
+
+def say_wrapped(text: str, *, style: str | None = None) -> None:
+    """Print a paragraph that is wrapped between words, as tables are."""
+    console().print(visible(text), style=style)
+
+
+def console() -> Console:
+    """Names of files and classes are shown as they are, brackets and colons included."""
+    from rich.console import Console
+
+    width = None if Console().is_terminal else 120
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], caption: str = "") -> None:
+    """Print a table below its title; ``rows`` hold texts, the first column to the left."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    def cell(value: Any) -> Any:
+        return visible(value) if isinstance(value, str) else value
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for i, column in enumerate(columns):
+        table.add_column(cell(column), justify="left" if i == 0 else "right", no_wrap=i > 0)
+    for row in rows:
+        table.add_row(*map(cell, row))
+    screen = console()
+    # The table's upper edge is empty and so ends the line of the title, unless drawn in ASCII.
+    above = Text(visible(f"{title}\n" if screen.options.ascii_only else title), style="bold")
+    below = Text(visible(f"{caption}\n" if caption else ""), style="dim")
+    screen.print(above, table, below, sep="\n", end="")
