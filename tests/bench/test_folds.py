@@ -51,18 +51,18 @@ def test_each_class_is_held_out_once_and_samples_are_trained_on_or_looked_at() -
 
 def test_a_fold_of_the_data_has_fewer_classes_and_no_test_part() -> None:
     data = get_protocol("digits").load(0)
-    train, look = np.flatnonzero(data.train_labels % 2), np.arange(50)
+    train, look = np.flatnonzero(data.train.labels % 2), np.arange(50)
     fold = data.fold(train, look)
     assert fold.split.known == tuple(data.split.known[label] for label in (1, 3, 5))
     assert fold.split.unknown == tuple(data.split.known[label] for label in (0, 2, 4))
     assert fold.class_names == tuple(data.class_names[label] for label in (1, 3, 5))
-    np.testing.assert_array_equal(2 * fold.train_labels + 1, data.train_labels[train])
-    np.testing.assert_array_equal(fold.train_images, data.train_images[train])
-    expected = np.where(data.train_labels[look] % 2, data.train_labels[look] // 2, -1)
-    np.testing.assert_array_equal(fold.validation_labels, expected)
-    np.testing.assert_array_equal(fold.validation_images, data.train_images[look])
+    np.testing.assert_array_equal(2 * fold.train.labels + 1, data.train.labels[train])
+    np.testing.assert_array_equal(fold.train.images, data.train.images[train])
+    expected = np.where(data.train.labels[look] % 2, data.train.labels[look] // 2, -1)
+    np.testing.assert_array_equal(fold.validation.labels, expected)
+    np.testing.assert_array_equal(fold.validation.images, data.train.images[look])
     with pytest.raises(ValueError, match="the test part is closed: with a fold"):
-        _ = fold.test_labels
+        _ = fold.test.labels
 
 
 def test_the_final_network_is_the_one_of_the_own_score(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_fold_networks_leave_what_they_said_and_nothing_else(store: Store) -> No
         assert not [name for name in names if name.startswith("fold-")]
     looks = read_looks(store.folder(specs("learned")[0]) / FOLDS)
     assert len(looks) == N_FOLDS
-    y = load_data(tiny("ce_plus"), None).train_labels
+    y = load_data(tiny("ce_plus"), None).train.labels
     for (_, rest), look in zip(plans(y, seed=0), looks, strict=True):
         np.testing.assert_array_equal(look.label, y[rest])
         held = set(look.label[~look.known])
@@ -173,7 +173,7 @@ def test_a_saved_training_labels_images_by_its_rule(tmp_path: Path, store: Store
     (spec,) = specs("learned")
     data = load_data(spec, None)
     for row in range(6):
-        Image.fromarray(np.asarray(data.test_images[row])).save(tmp_path / f"{row}.png")
+        Image.fromarray(np.asarray(data.test.images[row])).save(tmp_path / f"{row}.png")
     found = SavedRun(store.folder(spec)).label(tmp_path)
     stored = Predictions.load(store.folder(spec) / PREDICTIONS).open_score[:6]
     np.testing.assert_allclose(found["open_score"], stored, rtol=1e-4, atol=1e-4)

@@ -31,13 +31,13 @@ def head():
 
 def test_the_learned_score_is_the_classifiers_own(head, data):
     found = head.predictions(spec("learned"), data, "test")
-    assert found.open_score.tolist() == head.classifier.open_score(data.test_images).tolist()
+    assert found.open_score.tolist() == head.classifier.open_score(data.test.images).tolist()
     assert head.predictions(spec(), data, "test").open_score.tolist() == found.open_score.tolist()
     assert head.seconds > 0
 
 
 def test_single_scores_look_at_the_final_head(head, data):
-    _, logits = head.classifier.observer_(np.asarray(data.test_images))
+    _, logits = head.classifier.observer_(np.asarray(data.test.images))
     found = head.predictions(spec("max_logit"), data, "test")
     assert found.y_pred.tolist() == logits.argmax(1).tolist()
     np.testing.assert_allclose(found.open_score, -logits.max(1), rtol=1e-6)
@@ -46,18 +46,18 @@ def test_single_scores_look_at_the_final_head(head, data):
 
 
 def by_rule(rule, data):
-    return OpenSetClassifier(rejector=rule, random_state=0).fit(np.asarray(data.train_images), data.train_labels)
+    return OpenSetClassifier(rejector=rule, random_state=0).fit(np.asarray(data.train.images), data.train.labels)
 
 
 def test_average_is_the_classifiers_own(head, data):
     found = head.predictions(spec("average"), data, "test")
-    expected = by_rule("average", data).predictions(data.test_images, data.test_labels)
+    expected = by_rule("average", data).predictions(data.test.images, data.test.labels)
     assert [column.tolist() for column in found] == [column.tolist() for column in expected]
 
 
 def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
     found, classifier = head.predictions(spec("selected"), data, "test"), by_rule("selected", data)
-    expected = classifier.predictions(data.test_images, data.test_labels)
+    expected = classifier.predictions(data.test.images, data.test.labels)
     assert found.y_pred.tolist() == expected.y_pred.tolist()
     evidence = classifier.evidence_scale_(found.open_score[:, None], found.y_pred)[:, 0]
     np.testing.assert_allclose(evidence, expected.open_score, rtol=1e-6)
@@ -67,10 +67,10 @@ def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
 
 @pytest.mark.parametrize("rule", ["selected", "average"])
 def test_two_classes_leave_nothing_to_compare(rule, data):
-    rows = np.flatnonzero(data.train_labels < 2)
+    rows = np.flatnonzero(data.train.labels < 2)
     two = data.fold(rows, np.arange(50))
     found = FittedHead(spec(), lambda _: two).predictions(spec(rule), two, "validation")
-    expected = by_rule(rule, two).predictions(two.validation_images, two.validation_labels)
+    expected = by_rule(rule, two).predictions(two.validation.images, two.validation.labels)
     assert openauc_score(*found) == openauc_score(*expected)
 
 
@@ -88,8 +88,8 @@ def test_the_average_of_all_is_of_standardised_scores(head, data):
 def test_a_detector_of_outliers_does_not_look_at_classes(head, data):
     found = head.predictions(spec("isolation_forest"), data, "test").open_score
     forest = IsolationForest(random_state=0)
-    rows = np.random.RandomState(0).permutation(len(data.train_images))
-    expected = -forest.fit(np.asarray(data.train_images)[rows]).score_samples(data.test_images)
+    rows = np.random.RandomState(0).permutation(len(data.train.images))
+    expected = -forest.fit(np.asarray(data.train.images)[rows]).score_samples(data.test.images)
     np.testing.assert_allclose(found, expected)
 
 

@@ -255,7 +255,7 @@ def test_the_network_of_a_training(tmp_path):
     np.testing.assert_allclose(embedded(out)["embedding"], kept.features, rtol=1e-4, atol=1e-5)
     images = tmp_path / "images"
     images.mkdir()
-    for row, pixels in enumerate(PROTOCOLS["digits"].load(0).test_images[:5]):
+    for row, pixels in enumerate(PROTOCOLS["digits"].load(0).test.images[:5]):
         Image.fromarray(pixels).save(images / f"{row}.png")
     run("embed", images, "-e", folder, "-o", out)
     np.testing.assert_allclose(embedded(out)["embedding"], kept.features[:5], rtol=1e-4, atol=1e-5)

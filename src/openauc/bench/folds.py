@@ -124,7 +124,7 @@ class Folds:
     def train(self, data: OpenSetData, seed: int) -> float:
         """Train them unless that was done, and return their seconds."""
         if self.file is not None and not self._looks and not self.file.is_file():
-            looks, y = [], data.train_labels
+            looks, y = [], data.train.labels
             places = [self.file.with_name(f"fold-{number}") for number in range(N_FOLDS)]
             for place, (train, rest) in zip(places, plans(y, seed), strict=True):
                 place.mkdir(exist_ok=True)

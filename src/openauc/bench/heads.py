@@ -81,7 +81,7 @@ class FittedHead:
 
     def _fit(self, rejector: str) -> OpenSetClassifier:
         classifier = OpenSetClassifier(head=self.spec.method, rejector=rejector, random_state=self.spec.seed)
-        return classifier.fit(np.asarray(self.data.train_images), self.data.train_labels)
+        return classifier.fit(np.asarray(self.data.train.images), self.data.train.labels)
 
     def predictions(self, spec: TrialSpec, data: OpenSetData, part: str) -> Predictions:
         """The triple of one part of the data by the score of a trial."""
@@ -120,12 +120,12 @@ class FittedHead:
     def observer(self) -> HeadWithScores:
         """The final head with every score there is."""
         final = self.classifier.observer_
-        return HeadWithScores.fit(final.head, self._train, self.data.train_labels, [*SCORES], final.scaling)
+        return HeadWithScores.fit(final.head, self._train, self.data.train.labels, [*SCORES], final.scaling)
 
     @cached_property
     def scale(self) -> Scale:
         """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
-        y, final = self.data.train_labels, self.classifier.observer_
+        y, final = self.data.train.labels, self.classifier.observer_
         make_head = partial(HEADS[self.spec.method], final.head.strength)
         task = Task(self._train, y, None, make_head, COMPARED, (), final.scaling)
         part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(self.spec.seed))
@@ -136,12 +136,12 @@ class FittedHead:
 
     @property
     def _train(self) -> NDArray[Any]:
-        return self._typed(self.data.train_images)
+        return self._typed(self.data.train.images)
 
     def _typed(self, X: Any) -> NDArray[Any]:
         return np.asarray(X, self.classifier.dtype_)
 
     def _detector(self, name: str) -> Any:
-        X = np.asarray(self.data.train_images)
+        X = np.asarray(self.data.train.images)
         rows = np.random.RandomState(self.spec.seed).permutation(len(X))[:MOST_SAMPLES]
         return DETECTORS[name](self.spec.seed).fit(X[rows])
