@@ -29,9 +29,8 @@ from sklearn.metrics import roc_auc_score
 from writing import write_results
 
 import openauc
-from openauc.intervals import IntervalEstimator, measure
 from openauc.metrics.counts import RankedSamples
-from openauc.metrics.registry import standard_metrics
+from openauc.metrics.registry import Resamples, standard_metrics
 from openauc.metrics.samples import read_samples
 
 SIZES = ((30, 30), (100, 100), (300, 300), (1000, 1000), (1000, 100), (100, 1000))
@@ -91,8 +90,8 @@ def population(family: str, truth: float) -> dict[str, float]:
 
 def intervals(triple: Triple) -> dict[str, tuple[float, float]]:
     model = RankedSamples(read_samples(*triple))
-    bootstrap = IntervalEstimator(model, 0.95, 2, 0)
-    return {name: bootstrap.interval(metric, measure(metric, model))[0] for name, metric in METRICS.items()}
+    resamples = Resamples(model, 2)
+    return {name: metric.interval(metric.measure(model), resamples, 0.95)[0] for name, metric in METRICS.items()}
 
 
 def as_auroc(triple: Triple) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from openauc.environment import reuse_memory
 from openauc.methods import build_method, recipe_for
 from openauc.methods.base import Method
 from openauc.protocols import OpenSetData, get_protocol
-from openauc.protocols.base import TrainPart
+from openauc.protocols.sources import Examples
 from openauc.recipe import Recipe
 from openauc.training.augment import TrainTransform, resize
 from openauc.training.loop import Precision, train
@@ -28,12 +28,12 @@ BATCH = 128
 def enlarged_digits(images: int) -> OpenSetData:
     """The embedded digits as 32 x 32 images, so that nothing has to be downloaded."""
     data = get_protocol("digits").load(0)
-    return replace(data, read_train=partial(enlarged, data.train)).limited(images)
+    return replace(data, read_train=partial(enlarged, data.train, data.validation)).limited(images)
 
 
-def enlarged(part: TrainPart) -> TrainPart:
-    pixels = torch.from_numpy(part.images).permute(0, 3, 1, 2)
-    return part._replace(images=resize(pixels, 32).permute(0, 2, 3, 1).contiguous().numpy())
+def enlarged(train: Examples, validation: Examples) -> tuple[Examples, Examples]:
+    pixels = torch.from_numpy(train.images).permute(0, 3, 1, 2)
+    return train._replace(images=resize(pixels, 32).permute(0, 2, 3, 1).contiguous().numpy()), validation
 
 
 def built(name: str, data: OpenSetData, recipe: Recipe, width: int, **options: str) -> Method:

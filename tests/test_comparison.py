@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from strategies import UNKNOWN, Triple, triples
 
 from openauc import evaluate
-from openauc.comparison import compare, holm
-from openauc.intervals import bootstrap_function, normal_quantile, percentile_interval, seed_of
+from openauc.comparison import compare, difference_interval, holm
+from openauc.intervals import normal_quantile, percentile_interval, seed_of
 from openauc.metrics import ranking
-from openauc.metrics.registry import METRICS, Metric, PairMetric, RateMetric
+from openauc.metrics.counts import RankedSamples
+from openauc.metrics.registry import METRICS, Metric, PairMetric, Resamples
 from openauc.metrics.samples import read_samples
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
@@ -88,7 +89,7 @@ def test_paired_variance_against_the_slow_covariance(name, with_wrong, data):
     middle = found.difference + skew * (2 * z**2 + 1) / 6
     expected = min(middle - z * error, found.difference), max(middle + z * error, found.difference)
     assert found.interval == pytest.approx(expected, abs=1e-7)
-    away = max(middle * (1 if found.difference > 0 else -1), 0.0)
+    away = max(middle * np.sign(found.difference), 0.0)
     p_value = max(2 * scipy.stats.norm.sf(away / error), 2.0 ** (1 - len(a.y_true)))
     assert found.p_value == pytest.approx(p_value, abs=1e-6)
 
@@ -184,12 +185,16 @@ def test_permutation_p_value_by_enumeration():
     assert d.p_value == pytest.approx(extreme / 8, abs=0.03)
 
 
+def replicates(metric, triple, n, seed):
+    resamples = Resamples(RankedSamples(read_samples(*triple)), n, seed)
+    return metric.replicates(metric.measure(resamples.ranked), resamples)
+
+
 def test_bootstrap_interval_of_a_plain_function_is_paired():
     a, b = simulate_pair(60, 60, np.random.default_rng(10))
     mine = {"mine": Metric(function=ranking.detection_accuracy)}
     (d,) = compare(a, b, metrics=mine, n_replicates=60, rng=4).differences
-    samples = [read_samples(*model) for model in (a, b)]
-    draws = [bootstrap_function(s, ranking.detection_accuracy, 60, seed_of(4)) for s in samples]
+    draws = [replicates(mine["mine"], model, 60, seed_of(4)) for model in (a, b)]
     assert d.interval == percentile_interval(draws[0] - draws[1])
     (d,) = compare(a, a, metrics=mine, n_replicates=20).differences
     assert (d.difference, d.interval, d.p_value) == (0.0, (0.0, 0.0), 1.0)
@@ -200,8 +205,7 @@ def test_the_spread_of_a_difference_is_that_of_resampled_pairs(name):
     """Every metric against 300 paired resamples of its plain function, of models that share half their noise."""
     a, b = simulate_pair(700, 500, np.random.default_rng(20))
     (found,) = compare(a, b, metrics=[name], rng=1).differences
-    samples = [read_samples(*model) for model in (a, b)]
-    first, second = (bootstrap_function(s, METRICS[name].function, 300, 5) for s in samples)
+    first, second = (replicates(Metric(function=METRICS[name].function), model, 300, 5) for model in (a, b))
     spread = (found.interval.high - found.interval.low) / (2 * normal_quantile(0.95))
     apart = (first - second).std(ddof=1)
     if name == "normalized_accuracy":
@@ -227,6 +231,36 @@ def test_seed_and_generator():
     assert run(rng=np.random.default_rng(1)) == run(rng=1)
 
 
+def test_few_unknown_samples_among_very_many_known_ones():
+    rng = np.random.default_rng(3)
+    true = np.concatenate([np.zeros(40_000, int), np.full(5, UNKNOWN)])
+    score = rng.normal(size=len(true)) + 2 * (true == UNKNOWN)
+    a, b = (true, np.zeros_like(true), score), (true, np.zeros_like(true), score + rng.normal(size=len(true)))
+    for d in compare(a, b, metrics=["openauc", "average_precision_unknown"]).differences:
+        assert d.interval.low < d.difference < d.interval.high
+        assert 0.0 < d.p_value <= 1.0
+
+
+def test_skewness_counts_as_that_of_all_samples():
+    """The third moment of a mean of n samples is m3 / n^2: it moves the middle of the interval by a share of 1 / n."""
+    a, b = simulate_pair(270, 30, np.random.default_rng(4))
+
+    def shift(times):
+        one, other = ([np.tile(part, times) for part in model] for model in (a, b))
+        (d,) = compare(one, other, metrics=["openauc"]).differences
+        return times * (0.5 * sum(d.interval) - d.difference)
+
+    assert shift(100) == pytest.approx(shift(50), rel=0.02)
+
+
+def test_exchanging_the_models_does_not_change_p():
+    apart = [np.array([3.0, -1.0, -1.0, -1.0, 0.5]), np.array([0.2, -0.2, 0.9])]
+    for difference in (0.0, 0.3, -0.3):
+        (low, high), p = difference_interval(difference, apart, 0.01, 0.95)
+        (other_low, other_high), other_p = difference_interval(-difference, [-side for side in apart], 0.01, 0.95)
+        assert (p, low, high) == pytest.approx((other_p, -other_high, -other_low))
+
+
 def test_identical_models():
     a, _ = simulate_pair(20, 20, np.random.default_rng(14))
     for d in compare(a, a).differences:
@@ -250,7 +284,7 @@ def test_values_are_those_of_evaluate():
     for d in found.differences:
         assert (d.value_a, d.value_b) == pytest.approx((values[0][d.metric], values[1][d.metric]))
         assert d.difference == d.value_a - d.value_b
-        assert d.method == ("DeLong" if isinstance(METRICS[d.metric], (PairMetric, RateMetric)) else "bootstrap")
+        assert d.method == ("DeLong" if METRICS[d.metric].analytic else "bootstrap")
     assert (found.n_known, found.n_unknown, found.level, found.names) == (40, 40, 0.95, ("A", "B"))
 
 

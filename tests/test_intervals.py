@@ -12,9 +12,7 @@ from strategies import UNKNOWN, Triple, triples
 from openauc import evaluate
 from openauc.intervals import (
     Interval,
-    IntervalEstimator,
     logit_interval,
-    measure,
     normal_quantile,
     pair_interval,
     percentile_interval,
@@ -25,7 +23,7 @@ from openauc.metrics import influence, ranking
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.decision import DECISION_METRICS
 from openauc.metrics.rank_table import rank
-from openauc.metrics.registry import METRICS, standard_metrics
+from openauc.metrics.registry import METRICS, Resamples, standard_metrics
 from openauc.metrics.resampling import resampled_table
 from openauc.metrics.samples import read_samples
 
@@ -122,10 +120,10 @@ def test_openauc_variance_against_bootstrap_and_simulation(low, high):
 def test_analytic_interval_contains_the_value_and_stays_in_range(metric, triple):
     chosen = standard_metrics(max_ofpr=0.3)[metric]
     model = RankedSamples(read_samples(*triple))
-    found = measure(chosen, model)
+    found = chosen.measure(model)
     previous = Interval(found.value, found.value)
     for level in (0.5, 0.9, 0.999):
-        interval, _ = IntervalEstimator(model, level, 2, 0).interval(chosen, found)
+        interval, _ = chosen.interval(found, Resamples(model), level)
         assert 0.0 <= interval.low <= previous.low + 1e-12
         assert previous.high - 1e-12 <= interval.high <= chosen.largest
         previous = interval
@@ -208,11 +206,32 @@ def test_coverage_near_the_ceiling(truth, n_known, n_unknown, accuracy):
     hits = dict.fromkeys(chosen, 0)
     for _ in range(400):
         model = RankedSamples(read_samples(*lossy(truth, accuracy, n_known, n_unknown, rng)))
-        bootstrap = IntervalEstimator(model, 0.95, 2, 0)
+        resamples = Resamples(model)
         for name, metric in chosen.items():
-            low, high = bootstrap.interval(metric, measure(metric, model))[0]
+            low, high = metric.interval(metric.measure(model), resamples, 0.95)[0]
             hits[name] += low <= truths[name] <= high
     assert min(hits.values()) >= 0.93 * 400, hits
+
+
+@pytest.mark.parametrize("name", ["fpr_at_95tpr", "error_at_95tpr", "ccr_at_10fpr", "macro_f_score"])
+@given(triple=triples())
+def test_a_larger_level_never_has_a_smaller_interval(name, triple):
+    metric, model = METRICS[name], RankedSamples(read_samples(*triple))
+    found, resamples = metric.measure(model), Resamples(model, 200)
+    smaller = Interval(found.value, found.value)
+    for level in (0.01, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999):
+        interval, _ = metric.interval(found, resamples, level)
+        assert interval.low <= smaller.low + 1e-9
+        assert smaller.high <= interval.high + 1e-9
+        smaller = interval
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_that_add_up_to_a_rounded_total(seed):
+    rng = np.random.default_rng(seed)
+    weight = rng.random(8) * 3
+    found = evaluate([0, 1, 0, 1, 1, -1, -1, -1], [0, 1, 1, 1, 0, 0, 1, 0], rng.normal(size=8), sample_weight=weight)
+    assert all(np.isfinite(bounds).all() for bounds in found.intervals.values())
 
 
 RUNS = 400

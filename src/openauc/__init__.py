@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from openauc._validation import UNKNOWN
 from openauc.audit import Audit, audit
-from openauc.comparison import Comparison, Interval, compare
+from openauc.comparison import Comparison, compare
 from openauc.evaluation import Evaluation, evaluate
+from openauc.intervals import Interval
 from openauc.metrics.curve import Curve
 from openauc.metrics.decision import (
     closed_set_accuracy,

@@ -13,7 +13,6 @@ CHECKPOINT = "checkpoint.safetensors"
 WEIGHTS = "model.safetensors"
 PREDICTIONS = "predictions.parquet"
 VALIDATION = "validation.parquet"
-FOLDS = "folds.parquet"
 THRESHOLD = "threshold.json"
 RESULT = "result.json"
 

@@ -230,10 +230,10 @@ def audit(
         raise TypeError("audit takes y_true, y_pred and open_score, or one Predictions that holds the three.")
     model = RankedSamples(read_samples(*triple, unknown_label=unknown_label))
     ranking.warn_if_reversed(float(ranking.auroc_of(model.ranking.table)))
-    return audit_model(model, None if threshold is None else check_threshold(threshold))
+    return audit_ranked(model, None if threshold is None else check_threshold(threshold))
 
 
-def audit_model(model: RankedSamples, threshold: float | None = None) -> Audit:
+def audit_ranked(model: RankedSamples, threshold: float | None = None) -> Audit:
     """The audit of a model that is ranked already."""
     samples = model.samples
     sweep = decision.sweep_of(model)

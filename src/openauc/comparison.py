@@ -13,28 +13,14 @@ import numpy as np
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.intervals import (
-    REPLICATES,
-    IntervalEstimator,
-    bootstrap_function,
-    call,
-    normal_quantile,
-    percentile_interval,
-    seed_of,
-)
-from openauc.intervals import Interval as Interval
-from openauc.intervals import Rng as Rng
+from openauc.intervals import REPLICATES, Interval, Rng, Spread, normal_quantile, percentile_interval, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import best_of
-from openauc.metrics.influence import of_decision
 from openauc.metrics.rank_table import Ranking
-from openauc.metrics.registry import METRICS, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
-from openauc.metrics.resampling import generator
+from openauc.metrics.registry import METRICS, Metric, Resamples
 from openauc.metrics.samples import Samples, read_samples
 
 Triple = tuple[Any, Any, Any]
-_CORRELATED = 1 << 14  # samples are enough for a correlation
 _TESTED_AT = 0.95  # level at which interval and test agree
 
 
@@ -130,12 +116,11 @@ def compare(
     need_unknown = any(metric.needs_unknown for metric in chosen.values())
     samples = [read_samples(*model, unknown_label=unknown_label, need_unknown=need_unknown) for model in models]
     require_same_samples(samples, labels)
-    return compare_models(
-        [RankedSamples(s) for s in samples], labels, chosen, baseline, level, seed_of(rng), n_replicates
-    )
+    ranked = [RankedSamples(s) for s in samples]
+    return compare_ranked(ranked, labels, chosen, baseline, level, seed_of(rng), n_replicates)
 
 
-def compare_models(
+def compare_ranked(
     models: Sequence[RankedSamples],
     names: tuple[str, ...],
     metrics: Mapping[str, Metric],
@@ -144,21 +129,17 @@ def compare_models(
     seed: int,
     n_replicates: int,
 ) -> Comparison:
-    """Paired differences of models that are ranked already."""
+    """Paired differences of models whose samples are ranked already."""
     if baseline is None:
         pairs = list(combinations(range(len(models)), 2))
     else:
         base = names.index(check.check_choice("baseline", baseline, names))
         pairs = [(i, base) for i in range(len(models)) if i != base]
-    bootstraps = [IntervalEstimator(model, level, n_replicates, seed) for model in models]
-    subsets = _subsets(models, seed)
+    resamples = [Resamples(ranked, n_replicates, seed) for ranked in models]
     rows: list[Difference] = []
     for name, metric in metrics.items():
-        test: _Functions | _Influences = (
-            _Influences(metric, bootstraps, subsets, level)
-            if isinstance(metric, (TableMetric, DecisionMetric))
-            else _Functions(metric, models, level, n_replicates, seed)
-        )
+        kind = _Influences if metric.has_influence else _Functions
+        test = kind(metric, resamples, level)
         results = [test.pair(i, j) for i, j in pairs]
         corrected = holm([p for *_, p in results])
         for (i, j), (difference, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
@@ -204,38 +185,20 @@ def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> No
             )
 
 
-def _subsets(models: Sequence[RankedSamples], seed: int) -> list[RankedSamples]:
-    """The models on so many of their samples, the same for all, that a correlation is sure."""
-    n = len(models[0].samples.kind)
-    if n <= _CORRELATED:
-        return list(models)
-    chosen = np.sort(generator(seed).choice(n, _CORRELATED, replace=False))
-    return [RankedSamples(model.samples.take(chosen)) for model in models]
-
-
 class _Influences:
     """Paired tests of a metric of which the influence of each sample is known."""
 
-    def __init__(
-        self,
-        metric: TableMetric | DecisionMetric,
-        bootstraps: Sequence[IntervalEstimator],
-        subsets: Sequence[RankedSamples],
-        level: float,
-    ) -> None:
-        self.method = "DeLong" if isinstance(metric, (PairMetric, RateMetric)) else "bootstrap"
-        self._level, self._subsets = level, subsets
-        self._spreads = [bootstrap.spread(metric) for bootstrap in bootstraps]
+    def __init__(self, metric: Metric, resamples: Sequence[Resamples], level: float) -> None:
+        self.method = "DeLong" if metric.analytic else "bootstrap"
+        self._level, self._models = level, [part.ranked for part in resamples]
+        self._spreads = [metric.spread(part) for part in resamples]
         self.values = [spread.value for spread in self._spreads]
-        self._influences = [
-            _scaled(_influence(metric, subset), spread.variance)
-            for subset, spread in zip(subsets, self._spreads, strict=True)
-        ]
+        self._influences = [_scaled(metric, *pair) for pair in zip(self._models, self._spreads, strict=True)]
 
     def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
         """Difference, interval and p-value of models i and j."""
         difference = self.values[i] - self.values[j]
-        if _same(self._subsets[i], self._subsets[j]):
+        if _same(self._models[i], self._models[j]):
             return difference, Interval(difference, difference), 1.0
         apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
         unseen = self._spreads[i].unseen_with(self._spreads[j])
@@ -247,8 +210,7 @@ def difference_interval(
 ) -> tuple[Interval, float]:
     """Interval and p-value of a difference from what each known and each unknown sample adds to it.
 
-    ``unseen`` adds to its variance. Samples that few others resemble make it skew, which moves both bounds (Johnson
-    1978).
+    ``unseen`` adds to its variance. A skew distribution moves both bounds (Johnson 1978).
     """
     error = float(np.sqrt(_variance_of_sum(apart) + unseen))
     third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
@@ -257,10 +219,10 @@ def difference_interval(
         return difference + third / error**2 * (2.0 * z * z + 1.0) / 6.0
 
     z = normal_quantile(level)
-    from_zero = max(middle(normal_quantile(_TESTED_AT)) * (1.0 if difference > 0.0 else -1.0), 0.0)
+    from_zero = max(middle(normal_quantile(_TESTED_AT)) * np.sign(difference), 0.0)
     # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
     p = max(2.0 * NormalDist().cdf(-from_zero / error), 2.0 ** (1 - sum(map(len, apart))))
-    return Interval(min(middle(z) - z * error, difference), max(middle(z) + z * error, difference)), p
+    return Interval(middle(z) - z * error, middle(z) + z * error).with_value(difference), p
 
 
 def _same(one: RankedSamples, other: RankedSamples) -> bool:
@@ -270,37 +232,29 @@ def _same(one: RankedSamples, other: RankedSamples) -> bool:
     return all(np.array_equal(*pair) for pair in parts)
 
 
-def _influence(metric: TableMetric | DecisionMetric, model: RankedSamples) -> tuple[Floats, Floats]:
-    if isinstance(metric, TableMetric):
-        return metric.influence(model.ranking.table).of_samples(model.ranking)
-    threshold = best_of(model.over_thresholds(metric.of_counts), model.ranking.threshold).threshold
-    return of_decision(model.coded, threshold, metric.of_counts)
-
-
 def _variance_of_sum(sides: Sequence[Floats]) -> float:
     """Variance of the sum of two means."""
     return float(sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1))
 
 
-def _scaled(sides: tuple[Floats, Floats], variance: float) -> tuple[Floats, Floats]:
-    """Influences whose means have this variance."""
+def _scaled(metric: Metric, ranked: RankedSamples, spread: Spread) -> list[Floats]:
+    """Influences of the known and the unknown samples, scaled so that their means have the variance of the metric."""
+    sides = metric.influences(ranked) or ()
     own = _variance_of_sum(sides)
-    scale = np.sqrt(variance / own) if own > 0.0 and variance > 0.0 else 1.0
-    return (sides[0] * scale, sides[1] * scale)
+    scale = np.sqrt(spread.variance / own) if own > 0.0 and spread.variance > 0.0 else 1.0
+    return [side * scale for side in sides]
 
 
 class _Functions:
-    """Paired tests of a plain function, by calling it."""
+    """Paired tests of a plain function: bootstrap and permutations."""
 
     method = "bootstrap, permutation"
 
-    def __init__(
-        self, metric: Metric, models: Sequence[RankedSamples], level: float, n_replicates: int, seed: int
-    ) -> None:
-        self._function, self._models, self._level = metric.function, models, level
-        self._n_replicates, self._seed = n_replicates, seed
-        self.values = [call(metric.function, model.samples) for model in models]
-        self._replicates = [bootstrap_function(m.samples, metric.function, n_replicates, seed) for m in models]
+    def __init__(self, metric: Metric, resamples: Sequence[Resamples], level: float) -> None:
+        self._metric, self._resamples, self._level = metric, resamples, level
+        found = [metric.measure(part.ranked) for part in resamples]
+        self.values = [value for value, _ in found]
+        self._replicates = [metric.replicates(*pair) for pair in zip(found, resamples, strict=True)]
 
     def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
         """Difference, interval and p-value of models i and j."""
@@ -309,20 +263,22 @@ class _Functions:
         return difference, interval, self._permutation(i, j, difference)
 
     def _permutation(self, i: int, j: int, difference: float) -> float:
-        a, b = self._models[i], self._models[j]
+        a, b = self._resamples[i].ranked, self._resamples[j].ranked
+        n_replicates, seed = self._resamples[i].draws
         y_true, pred_a, _ = a.samples.triple()
         predictions = np.stack([pred_a, b.samples.triple()[1]])
         ranks = np.stack([_mid_ranks(a.ranking), _mid_ranks(b.ranking)])
-        rng = np.random.default_rng(self._seed)
+        rng = np.random.default_rng(seed)
         column = np.arange(len(y_true))
         extreme = 0
-        for _ in range(self._n_replicates):
+        for _ in range(n_replicates):
             swap = rng.integers(0, 2, len(y_true))
             one, two = (
-                self._function(y_true, predictions[side, column], ranks[side, column]) for side in (swap, 1 - swap)
+                self._metric.function(y_true, predictions[side, column], ranks[side, column])
+                for side in (swap, 1 - swap)
             )
             extreme += abs(one - two) >= abs(difference) - 1e-12
-        return (1 + extreme) / (1 + self._n_replicates)
+        return (1 + extreme) / (1 + n_replicates)
 
 
 def _mid_ranks(ranking: Ranking) -> Floats:

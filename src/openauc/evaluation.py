@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label
-from openauc.intervals import REPLICATES, Interval, IntervalEstimator, Rng, measure, seed_of
+from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Curve
-from openauc.metrics.decision import against_unknown_tpr
 from openauc.metrics.ranking import auroc_of, oscr_of, roc_of, warn_if_reversed
-from openauc.metrics.registry import METRICS, DecisionMetric, Metric
+from openauc.metrics.registry import METRICS, Metric, Resamples
 from openauc.metrics.samples import read_samples
 
 if TYPE_CHECKING:
@@ -178,27 +177,25 @@ def evaluate(
         need_unknown=any(metric.needs_unknown for metric in metrics.values()),
         sample_weight=sample_weight,
     )
-    model = RankedSamples(samples)
+    ranked = RankedSamples(samples)
     if samples.n_unknown:
-        warn_if_reversed(float(auroc_of(model.ranking.table)))
-    return evaluate_model(model, metrics, level, seed_of(rng), n_replicates)
+        warn_if_reversed(float(auroc_of(ranked.ranking.table)))
+    return evaluate_ranked(ranked, metrics, level, seed_of(rng), n_replicates)
 
 
-def evaluate_model(
-    model: RankedSamples, metrics: Mapping[str, Metric], level: float | None, seed: int, n_replicates: int
+def evaluate_ranked(
+    ranked: RankedSamples, metrics: Mapping[str, Metric], level: float | None, seed: int, n_replicates: int
 ) -> Evaluation:
-    """All metrics of a model that is ranked already."""
-    samples, table = model.samples, model.ranking.table
-    found = {name: measure(metric, model) for name, metric in metrics.items()}
+    """All metrics of samples that are ranked already."""
+    samples, table = ranked.samples, ranked.ranking.table
+    found = {name: metric.measure(ranked) for name, metric in metrics.items()}
     curves = {"oscr": oscr_of(table), "roc": roc_of(table)} if samples.n_unknown else {}
-    for name, metric in metrics.items():
-        if isinstance(metric, DecisionMetric):
-            over_thresholds = model.over_thresholds(metric.of_counts)
-            curves[name] = against_unknown_tpr(over_thresholds, model.counts, table.threshold, name)
+    of_metrics = {name: metric.curve(ranked, name) for name, metric in metrics.items()}
+    curves |= {name: curve for name, curve in of_metrics.items() if curve is not None}
     intervals: dict[str, tuple[Interval, str]] = {}
     if level is not None:
-        bootstrap = IntervalEstimator(model, level, n_replicates, seed)
-        intervals = {name: bootstrap.interval(metric, found[name]) for name, metric in metrics.items()}
+        resamples = Resamples(ranked, n_replicates, seed)
+        intervals = {name: metric.interval(found[name], resamples, level) for name, metric in metrics.items()}
     return Evaluation(
         n_known=samples.n_known,
         n_unknown=samples.n_unknown,

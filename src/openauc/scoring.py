@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.intervals import measure
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.registry import METRICS, Metric
 from openauc.metrics.samples import read_samples
@@ -48,7 +47,7 @@ class Scorer:
             need_unknown=self.metric.needs_unknown,
             sample_weight=sample_weight,
         )
-        value = measure(self.metric, RankedSamples(samples)).value
+        value = self.metric.measure(RankedSamples(samples)).value
         return value if self.metric.better == "higher" else -value
 
     def _scores(self, estimator: Any, X: Any) -> ArrayLike:

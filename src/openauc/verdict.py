@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_labels, check_same_length, is_label
-from openauc.evaluation import evaluate_model
+from openauc.evaluation import evaluate_ranked
 from openauc.intervals import REPLICATES, Interval, normal_quantile, wilson_interval
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.registry import METRICS
@@ -177,7 +177,7 @@ def judge(
         findings.append(share("accepted rows right", right[accepted] & ~unknown[accepted]))
     if unknown.any() and not unknown.all():
         model = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
-        evaluation = evaluate_model(model, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
+        evaluation = evaluate_ranked(model, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
         interval = evaluation.intervals["openauc"]
         found = Finding("OpenAUC", evaluation.openauc, interval, len(unknown))
         outcome = promise.openauc_outcome(interval)

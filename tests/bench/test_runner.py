@@ -74,7 +74,7 @@ def test_options_are_chosen_on_held_out_classes_without_the_test_part(
     def closed(*_: object, **__: object) -> None:
         raise AssertionError("the test part was read")
 
-    monkeypatch.setattr("openauc.protocols.base.Protocol._read_test", closed)
+    monkeypatch.setattr("openauc.protocols.base._Reader.test", closed)
     result = run_trial(tiny(validation=0.2, pseudo_unknown=2), out=tmp_path)
     assert result.error is None
     assert result.n_unknown > result.n_known > 0
@@ -112,8 +112,8 @@ def test_one_training_serves_many_scores(tmp_path: Path, monkeypatch: pytest.Mon
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a second training, or a second pass over the images")
 
-    monkeypatch.setattr("openauc.bench.runner.train", forbidden)
-    monkeypatch.setattr("openauc.bench.runner.embed", forbidden)
+    monkeypatch.setattr("openauc.training.trained.train", forbidden)
+    monkeypatch.setattr("openauc.training.trained.embed", forbidden)
     results = run(specs, out=tmp_path)
     assert [result.error for result in results] == [None] * 4
     assert len({result.metrics["openauc"] for result in results}) == 4
@@ -150,7 +150,7 @@ def test_a_failed_trial_stops_nobody_and_is_retried_on_request(tmp_path: Path) -
 def test_the_test_failing_keeps_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = tiny()
     with monkeypatch.context() as patched:
-        patched.setattr("openauc.protocols.base.Protocol._read_test", lambda *_, **__: 1 / 0)
+        patched.setattr("openauc.protocols.base._Reader.test", lambda *_, **__: 1 / 0)
         (failed,) = run([spec], out=tmp_path)
     assert failed.error is not None
     assert "ZeroDivisionError" in failed.error
@@ -309,7 +309,7 @@ def test_interruption_is_not_a_failure(tmp_path: Path, monkeypatch: pytest.Monke
     def stopped(*_: object, **__: object) -> None:
         raise TrainingInterrupted(signal.SIGINT, "in epoch 1 after 1 batches")
 
-    monkeypatch.setattr("openauc.bench.runner.train", stopped)
+    monkeypatch.setattr("openauc.training.trained.train", stopped)
     with pytest.raises(KeyboardInterrupt, match="SIGINT"):
         run([tiny()], out=tmp_path)
     assert Store(tmp_path).results() == []

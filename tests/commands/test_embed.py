@@ -227,7 +227,7 @@ def test_parts_of_a_protocol(own_protocol, colours, tmp_path):
     for part in ("train", "validation", "test"):
         run("embed", "digits", "--split", 1, "--part", part, "--validation", 0.2, "-e", colours, "-o", out)
         found = embedded(out)
-        images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        images, labels = getattr(data, part)[:2]
         assert found["label"] == classes[labels].tolist()
         np.testing.assert_allclose(found["embedding"], get_encoder(colours)(list(images)), rtol=1e-5)
     assert "--validation is 0, so that part is empty" in run(

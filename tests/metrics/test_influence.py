@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from strategies import UNKNOWN, fractions, random_triple, triples
 
-from openauc.intervals import measure
 from openauc.metrics import influence, ranking
 from openauc.metrics.counts import RankedSamples, encode
 from openauc.metrics.decision import DECISION_METRICS, closed_set_accuracy
@@ -111,7 +110,7 @@ def test_average_precision_without_a_sample(positive, decimals):
 def test_decision_metrics_without_a_sample(name):
     triple = random_triple(500, seed=2, n_classes=4)
     model = RankedSamples(read_samples(*triple))
-    at = measure(METRICS[name], model).threshold
+    at = METRICS[name].measure(model).threshold
     if name == "normalized_accuracy":
         at = 1.0  # its best threshold rejects next to nothing
     formula = DECISION_METRICS[name]

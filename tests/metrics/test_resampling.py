@@ -5,12 +5,11 @@ import pytest
 import scipy.stats
 from strategies import UNKNOWN, Triple, random_triple
 
-from openauc.intervals import IntervalEstimator, measure
 from openauc.metrics import resampling
 from openauc.metrics.counts import RankedSamples, counts_by_class, encode
 from openauc.metrics.decision import DECISION_METRICS
 from openauc.metrics.rank_table import RankTable, rank
-from openauc.metrics.registry import METRICS, ColumnMetric, DecisionMetric, TableMetric
+from openauc.metrics.registry import METRICS, ColumnMetric, DecisionMetric, Resamples, TableMetric
 from openauc.metrics.resampling import (
     coarse,
     generator,
@@ -97,7 +96,7 @@ def full_bootstrap(triple, n_replicates: int, seed: int) -> dict[str, np.ndarray
     ranking, coded, samples = model.ranking, model.coded, model.samples
     rng = np.random.default_rng(seed)
     unknown = ranking.kind == UNKNOWN_KIND
-    found = {name: measure(metric, model) for name, metric in METRICS.items()}
+    found = {name: metric.measure(model) for name, metric in METRICS.items()}
     accepting = {
         name: ((samples.score <= found[name].threshold) & (coded.pred >= 0))[ranking.order] for name in DECISION_METRICS
     }
@@ -186,9 +185,9 @@ def test_intervals_are_those_of_the_full_bootstrap(name, monkeypatch):
     triple = MODELS[name]
     expected = full_bootstrap(triple, REPLICATES, 11)
     model = RankedSamples(read_samples(*triple))
-    ours = IntervalEstimator(model, 0.95, REPLICATES, 12)
+    ours = Resamples(model, REPLICATES, 12)
     for metric in BOOTSTRAPPED:
-        replicates = ours.replicates(METRICS[metric], measure(METRICS[metric], model))
+        replicates = METRICS[metric].replicates(METRICS[metric].measure(model), ours)
         low, high = np.quantile(replicates, [0.025, 0.975])
         full_low, full_high = np.quantile(expected[metric], [0.025, 0.975])
         width = full_high - full_low
@@ -205,9 +204,9 @@ def test_the_replicates_of_a_coarse_table_are_those_of_the_full_one(monkeypatch)
     for columns in (256, 8192):
         monkeypatch.setattr(resampling, "MOST_COLUMNS", columns)
         model = RankedSamples(read_samples(*triple))
-        ours = IntervalEstimator(model, 0.95, 4000, 3)
+        ours = Resamples(model, 4000, 3)
         spreads[columns] = {
-            name: ours.interval(METRICS[name], measure(METRICS[name], model))[0]
+            name: METRICS[name].interval(METRICS[name].measure(model), ours, 0.95)[0]
             for name in ("average_precision_unknown", "average_precision_known", "detection_accuracy")
         }
     for name, (low, high) in spreads[8192].items():

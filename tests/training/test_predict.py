@@ -64,12 +64,12 @@ def plain_embedding(method, images):
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_features_and_logits_are_those_of_the_plain_network(method, data, part):
-    features, logits = plain_embedding(method, getattr(data, f"{part}_images"))
+    features, logits = plain_embedding(method, getattr(data, part).images)
     found = embed(method, data, RECIPE, part=part)
     np.testing.assert_allclose(found.features, features, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.logits, logits, rtol=1e-4, atol=1e-5)
     assert np.mean(found.logits.argmax(1) == logits.argmax(1)) >= 0.999
-    np.testing.assert_array_equal(found.labels, getattr(data, f"{part}_labels"))
+    np.testing.assert_array_equal(found.labels, getattr(data, part).labels)
     assert found.features.dtype == found.logits.dtype == np.float32
 
 

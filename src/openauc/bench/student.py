@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from openauc._validation import check_fraction
-from openauc.comparison import Interval
+from openauc.intervals import Interval
 
 MOST_FLIPPED = 15
 """Up to this many differences all sign patterns are counted, 32,768 of them."""

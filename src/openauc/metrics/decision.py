@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
+from openauc.intervals import WeightedRate
 from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold, counts_at, encode, ratio
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.rank_table import Counts
@@ -57,14 +58,6 @@ def normalized_accuracy_of(counts: DecisionCounts, weight: float = 0.5, aus: Aus
     """weight * AKS + (1 - weight) * AUS."""
     aks, aus_rate = (r.weight * ratio(r.successes, r.trials) for r in normalized_accuracy_rates(counts, weight, aus))
     return np.asarray(aks + aus_rate)
-
-
-class WeightedRate(NamedTuple):
-    """``weight * successes / trials``."""
-
-    weight: float
-    successes: ArrayLike
-    trials: ArrayLike
 
 
 def normalized_accuracy_rates(

@@ -1,21 +1,78 @@
-"""Kinds of metrics, and METRICS: every metric of ``evaluate()`` by name."""
+"""Kinds of metrics, each with its value, interval and influence; and METRICS: every metric of ``evaluate()`` by name.
+
+* pairs (OpenAUC, partial OpenAUC, AUROC): DeLong's variance on the logit scale, so that the interval stays inside
+  (0, 1), and near 0 or 1, where few samples show that variance, Wilson's interval of as many trials as they stand for;
+* rates of known samples: Wilson's interval;
+* everything else: the percentile bootstrap, known and unknown samples resampled apart, from tables of bounded size.
+
+Weighted samples count as their effective number on each side, (sum w)^2 / sum w^2.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from openauc.intervals import (
+    REPLICATES,
+    Interval,
+    Spread,
+    WeightedRate,
+    agreeing_level,
+    normal_quantile,
+    percentile_interval,
+    rates_interval,
+    wilson_interval,
+)
 from openauc.metrics import decision, influence, ranking
-from openauc.metrics.counts import DecisionCounts
-from openauc.metrics.curve import Floats
-from openauc.metrics.decision import WeightedRate
-from openauc.metrics.influence import Influence
+from openauc.metrics.counts import DecisionCounts, RankedSamples, counts_at
+from openauc.metrics.curve import Curve, Floats
+from openauc.metrics.influence import Influence, steps_of
 from openauc.metrics.rank_table import RankTable
 from openauc.metrics.ranking import Ties
+from openauc.metrics.resampling import (
+    coarse,
+    generator,
+    resampled_column,
+    resampled_counts,
+    resampled_table,
+    resampled_totals,
+)
+from openauc.metrics.samples import UNKNOWN_KIND, Samples
+
+
+class Measured(NamedTuple):
+    """Value of a metric, and its threshold, NaN where it has none."""
+
+    value: float
+    threshold: float = np.nan
+
+
+class Resamples:
+    """Bootstrap resamples of ranked samples; what several metrics need is drawn once."""
+
+    def __init__(self, ranked: RankedSamples, n_replicates: int = REPLICATES, seed: int = 0) -> None:
+        if n_replicates < 2:
+            raise ValueError(f"n_replicates is {n_replicates}; a bootstrap needs at least 2, by default {REPLICATES}.")
+        self.ranked, self.draws = ranked, (n_replicates, seed)
+
+    @cached_property
+    def steps(self) -> tuple[Floats, Floats, Floats]:
+        """Right known, wrong known and unknown samples first accepted in each column of the table."""
+        return steps_of(self.ranked.ranking.table)
+
+    @cached_property
+    def tables(self) -> tuple[RankTable, RankTable]:
+        """The table at a bounded number of columns, and its replicates."""
+        table = self.ranked.ranking.table
+        keep = [int(ranking.best_detection_column(table))] if self.ranked.samples.n_unknown else []
+        few = coarse(table, keep)
+        return few, resampled_table(few, self.ranked.samples.sizes, *self.draws)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +97,107 @@ class Metric:
     needs_unknown: bool = True
     """Whether it is undefined without unknown samples."""
 
+    analytic = False  # whether a formula gives its variance
+    by_class = False  # whether it averages over classes
+    has_influence = False  # whether the influence of each sample is known, and need not be found by calls
+
+    def call(self, samples: Samples, index: Any = slice(None)) -> float:
+        """The function of some of the samples, and of their weights if there are any."""
+        weight = {} if samples.weight is None else {"sample_weight": samples.weight[index]}
+        return float(self.function(*(part[index] for part in samples.triple()), **weight))
+
+    def measure(self, ranked: RankedSamples) -> Measured:
+        """Value of the metric."""
+        return Measured(self.call(ranked.samples))
+
+    def curve(self, ranked: RankedSamples, name: str) -> Curve | None:
+        """The metric against the TPR of the unknown class, where it depends on a threshold."""
+        return None
+
+    def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats] | None:
+        """What one more sample like each known and each unknown one would change; None for a plain function."""
+        return None
+
+    def replicates(self, found: Measured, resamples: Resamples) -> Floats:
+        """Values in the resamples, at the price of a call each."""
+        samples, (n_replicates, seed) = resamples.ranked.samples, resamples.draws
+        rng = generator(seed)
+        unknown = samples.kind == UNKNOWN_KIND
+        sides = [side for side in (np.flatnonzero(~unknown), np.flatnonzero(unknown)) if len(side)]
+
+        def replicate() -> float:
+            index = np.concatenate([side[rng.integers(0, len(side), len(side))] for side in sides])
+            return self.call(samples, np.sort(index))
+
+        return np.array([replicate() for _ in range(n_replicates)], dtype=float)
+
+    def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
+        """Interval of the metric, and by what method."""
+        return percentile_interval(self.replicates(found, resamples), level).with_value(found.value), "bootstrap"
+
+    def spread(self, resamples: Resamples) -> Spread:
+        """Value and variance, for comparisons."""
+        found = self.measure(resamples.ranked)
+        known, unknown = resamples.ranked.samples.sizes
+        return Spread(found.value, self.variance(found, resamples), (known, unknown if self.needs_unknown else known))
+
+    def variance(self, found: Measured, resamples: Resamples) -> float:
+        """Variance of the value."""
+        return float(self.replicates(found, resamples).var(ddof=1))
+
+
+class _Resampled(Metric):
+    """A metric with replicates of its counts: bootstrap intervals, Wilson's where the replicates agree."""
+
+    has_influence = True
+
+    def _holds_threshold(self) -> bool:
+        return True
+
+    def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
+        """Percentiles. Where these agree, as for a perfect model, so would that many trials without a miss."""
+        replicates = self.replicates(found, resamples)
+        low, high = percentile_interval(replicates, level)
+        method = "bootstrap"
+        if self._holds_threshold():
+            method, low = "bootstrap, threshold held", max(low, 0.0)  # rejecting everything has at least 0
+        agreeing = agreeing_level(replicates)
+        if agreeing > 0.0:
+            smaller = min(size for size in resamples.ranked.samples.sizes if size)
+            wilson = wilson_interval(found.value * smaller, smaller, min(level, agreeing))
+            if level <= agreeing:
+                return wilson.with_value(found.value), "Wilson, smaller side"
+            low, high = min(low, wilson.low), max(high, wilson.high)  # the interval of a larger level holds the smaller
+        return Interval(low, high).with_value(found.value), method
+
 
 @dataclass(frozen=True, kw_only=True)
-class TableMetric(Metric):
+class TableMetric(_Resampled):
     """A formula on the rank table: intervals from resampled tables."""
 
     of_table: Callable[[RankTable], Floats]
     """The value (leading axes: replicates)."""
     influence: Callable[[RankTable], Influence]
+    monotone: bool = False
+    """Whether better operating points can only improve the value: then bins of scores bound it."""
+
+    def _holds_threshold(self) -> bool:
+        return False
+
+    def measure(self, ranked: RankedSamples) -> Measured:
+        """Value of the formula."""
+        return Measured(float(self.of_table(ranked.ranking.table)))
+
+    def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats]:
+        """Of each known and each unknown sample."""
+        return self.influence(ranked.ranking.table).of_samples(ranked.ranking)
+
+    def replicates(self, found: Measured, resamples: Resamples) -> Floats:
+        """Values of resampled tables."""
+        table, resampled = resamples.tables
+        # What is lost by the few columns is lost by the value and by every replicate alike.
+        shifted = self.of_table(resampled) + (found.value - float(self.of_table(table)))
+        return np.clip(shifted, 0.0, self.largest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +207,37 @@ class PairMetric(TableMetric):
     span: float = 1.0
     """Share of the unknown samples that takes part."""
 
+    analytic = True
+
+    def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
+        """From DeLong's variance."""
+        return self._spread(found.value, resamples).interval(level), "DeLong, logit"
+
+    def spread(self, resamples: Resamples) -> Spread:
+        """From DeLong's variance."""
+        return self._spread(self.measure(resamples.ranked).value, resamples)
+
+    def _spread(self, value: float, resamples: Resamples) -> Spread:
+        sizes = resamples.ranked.samples.sizes
+        variance = sum(self.influence(resamples.ranked.ranking.table).variances(resamples.steps, sizes))
+        return Spread(value, variance, sizes, self.largest, self.span)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RateMetric(TableMetric):
     """A share of the known samples: Wilson's interval."""
+
+    analytic = True
+
+    def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
+        """Wilson's interval."""
+        n = resamples.ranked.samples.sizes[0]
+        return wilson_interval(found.value * n, n, level), "Wilson"
+
+    def variance(self, found: Measured, resamples: Resamples) -> float:
+        """Of a share."""
+        n = resamples.ranked.samples.sizes[0]
+        return found.value * (1.0 - found.value) / (n - 1.0) if n >= 2.0 else float("nan")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +249,75 @@ class ColumnMetric(TableMetric):
     accepted: float | None = None
     """The largest share of unknown samples that a dictated column accepts; None for the best column."""
 
+    def _holds_threshold(self) -> bool:
+        return self.accepted is None
+
+    def measure(self, ranked: RankedSamples) -> Measured:
+        """Value and threshold."""
+        table = ranked.ranking.table
+        return Measured(float(self.of_table(table)), float(table.threshold[self.column(table)]))
+
+    def replicates(self, found: Measured, resamples: Resamples) -> Floats:
+        """Values at the column held or found again."""
+        table, sizes = resamples.ranked.ranking.table, resamples.ranked.samples.sizes
+        column = int(self.column(table))
+        values = self.at(resampled_column(table, column, self.accepted, sizes, *resamples.draws), 0)
+        if self.accepted is None:
+            # What choosing the threshold again adds to a replicate, choosing it added to the value.
+            values = values - max(0.0, float(self.of_table(resamples.tables[1]).mean()) - found.value)
+        return values
+
 
 @dataclass(frozen=True, kw_only=True)
-class DecisionMetric(Metric):
-    """A formula on the confusion matrix at a threshold; the value reported is the best over all thresholds."""
+class DecisionMetric(_Resampled):
+    """A formula on the confusion matrix at a threshold; the value reported is the best over all thresholds.
+
+    The threshold is held in all replicates, which is right to first order: at a maximum the value does not change with
+    the threshold (envelope theorem).
+    """
 
     of_counts: Callable[[DecisionCounts], Floats]
     by_class: bool = True
     """Whether it averages over classes, rather than pooling them."""
     rates: Callable[[DecisionCounts], tuple[WeightedRate, ...]] | None = None
     """The same as a weighted sum of rates, where these may rest on few samples: score intervals."""
+
+    def measure(self, ranked: RankedSamples) -> Measured:
+        """Best value and its threshold."""
+        return Measured(*decision.best_of(ranked.over_thresholds(self.of_counts), ranked.ranking.threshold))
+
+    def curve(self, ranked: RankedSamples, name: str) -> Curve:
+        """Value at every threshold."""
+        values = ranked.over_thresholds(self.of_counts)
+        return decision.against_unknown_tpr(values, ranked.counts, ranked.ranking.threshold, name)
+
+    def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats]:
+        """At the best threshold."""
+        return influence.of_decision(ranked.coded, self.measure(ranked).threshold, self.of_counts)
+
+    def replicates(self, found: Measured, resamples: Resamples) -> Floats:
+        """Values at the threshold held."""
+        ranked = resamples.ranked
+        if self.by_class:
+            return self.of_counts(resampled_counts(ranked.coded, found.threshold, *resamples.draws))
+        column = int(np.searchsorted(ranked.ranking.threshold, found.threshold))
+        return self.of_counts(resampled_totals(ranked.counts, column, ranked.samples.sizes, *resamples.draws))
+
+    def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
+        """From rates where there are any, else from replicates."""
+        if self.rates is None:
+            return super().interval(found, resamples, level)
+        samples = resamples.ranked.samples
+        effective = sum(samples.sizes) / sum(samples.totals)
+        rates = self.rates(counts_at(resamples.ranked.coded, found.threshold))
+        return rates_interval(rates, level, effective), "Wilson, threshold held"
+
+    def variance(self, found: Measured, resamples: Resamples) -> float:
+        """From the width of the interval where there are rates, else of the replicates."""
+        if self.rates is None:
+            return super().variance(found, resamples)
+        (low, high), _ = self.interval(found, resamples, 0.95)
+        return (0.5 * (high - low) / normal_quantile(0.95)) ** 2
 
 
 def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_ofpr: float = 0.0) -> dict[str, Metric]:
@@ -96,6 +332,7 @@ def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_
         label="OpenAUC",
         of_table=partial(ranking.openauc_of, ties=ties),
         influence=partial(influence.of_openauc, ties=ties),
+        monotone=True,
     )
     metrics: dict[str, Metric] = {"openauc": openauc}
     if (low, high) != (0.0, 1.0):
@@ -106,12 +343,14 @@ def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_
             of_table=partial(ranking.openauc_of, **bounds),
             influence=partial(influence.of_openauc, **bounds),
             span=high - low,
+            monotone=True,
         )
     metrics["auroc"] = PairMetric(
         function=partial(ranking.auroc_score, ties=ties),
         label="AUROC",
         of_table=partial(ranking.auroc_of, ties=ties),
         influence=partial(influence.of_openauc, ties=ties, with_wrong=True),
+        monotone=True,
     )
     return {**metrics, **_WITHOUT_OPTIONS}
 
@@ -147,6 +386,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         needs_unknown=False,
         of_table=ranking.accuracy_of,
         influence=influence.of_accuracy,
+        monotone=True,
     ),
     "fpr_at_95tpr": ColumnMetric(
         function=ranking.fpr_at_tpr,
@@ -157,6 +397,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         column=partial(ranking.column_at_tpr, tpr=0.95),
         at=ranking.fpr_at,
         accepted=0.05,
+        monotone=True,
     ),
     "error_at_95tpr": ColumnMetric(
         function=ranking.error_at_tpr,
@@ -176,6 +417,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         column=partial(ranking.column_at_fpr, fpr=0.1),
         at=ranking.ccr_at,
         accepted=0.1,
+        monotone=True,
     ),
     "average_precision_unknown": TableMetric(
         function=ranking.average_precision,
@@ -196,6 +438,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         influence=_at_best_detection,
         column=ranking.best_detection_column,
         at=ranking.detection_accuracy_at,
+        monotone=True,
     ),
     "macro_f_score": _decision_metric("macro_f_score", "macro F-score"),
     "micro_f_score": _decision_metric("micro_f_score", "micro F-score", by_class=False),
@@ -209,6 +452,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         label="Acc × AUC",
         of_table=ranking.acc_times_auc_of,
         influence=influence.of_acc_times_auc,
+        monotone=True,
     ),
     "acc_plus_auc": PairMetric(
         function=ranking.acc_plus_auc,
@@ -216,6 +460,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         largest=2.0,
         of_table=ranking.acc_plus_auc_of,
         influence=influence.of_acc_plus_auc,
+        monotone=True,
     ),
 }
 

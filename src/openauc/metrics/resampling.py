@@ -159,8 +159,9 @@ def resampled_totals(
     correct, known, unknown = (
         float(np.asarray(part)[column]) for part in (counts.correct, counts.accepted_known, counts.accepted_unknown)
     )
-    of_known = np.array([correct, known - correct, float(np.asarray(counts.n_known)) - known])
-    of_unknown = np.array([unknown, float(np.asarray(counts.n_unknown)) - unknown])
+    # Sums of weights may round to a little less than their parts.
+    of_known = np.maximum([correct, known - correct, float(np.asarray(counts.n_known)) - known], 0.0)
+    of_unknown = np.maximum([unknown, float(np.asarray(counts.n_unknown)) - unknown], 0.0)
     (n_known, n_unknown), shares = map(round, sizes), of_known / of_known.sum()
     right, wrong, _ = rng.multinomial(n_known, shares, n_replicates).T * (of_known.sum() / n_known)
     taken = rng.binomial(n_unknown, of_unknown[0] / of_unknown.sum(), n_replicates) * (of_unknown.sum() / n_unknown)

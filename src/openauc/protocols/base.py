@@ -147,27 +147,6 @@ class OpenSetData:
         order = _generator(seed, "limited").permutation(len(self.train.labels))
         return _rows(self.train, np.sort(order[:images])), self.validation
 
-    def fold(self, train: NDArray[np.int64], validation: NDArray[np.int64]) -> OpenSetData:
-        """Train on some rows of the training part and validate on others; the test part is closed.
-
-        Classes without a row in ``train`` are unknown there; the others keep their order.
-        """
-        kept = np.unique(self.train.labels[train]).tolist()
-        known = tuple(self.split.known[label] for label in kept)
-        return replace(
-            self,
-            split=Split(known, tuple(label for label in self.split.known if label not in known)),
-            read_train=partial(self._read_fold, train, validation, kept),
-            read_test=partial(_closed_test, "a fold"),
-            read_class_names=lambda: tuple(self.class_names[label] for label in kept),
-        )
-
-    def _read_fold(
-        self, train: NDArray[np.int64], validation: NDArray[np.int64], kept: Sequence[int]
-    ) -> tuple[Examples, Examples]:
-        part = Examples(self.train.images, _relabel(self.train.labels, kept))
-        return _rows(part, train), _rows(part, validation)
-
     def test_rows(self, group: str) -> NDArray[np.int64]:
         """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
         check_choice("group", group, self.split.groups)

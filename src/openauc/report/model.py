@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.evaluation import Evaluation, evaluate_model
+from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES
 from openauc.metrics.counts import Coded, RankedSamples
 from openauc.metrics.curve import Curve, Floats
@@ -72,7 +72,7 @@ def model_data(
 ) -> ModelData:
     """All numbers of one model; ``thresholds`` are further ones to jump to, and the first of them where it begins."""
     samples, ranking, coded = model.samples, model.ranking, model.coded
-    evaluation = evaluate_model(model, metrics, level, seed, n_replicates)
+    evaluation = evaluate_ranked(model, metrics, level, seed, n_replicates)
     presets = {**(thresholds or {}), **_presets(samples, evaluation)}
     # The column that decides alike: the largest threshold of the table up to the one wanted.
     wanted = {key: int(np.searchsorted(ranking.threshold, t, side="right")) - 1 for key, t in presets.items()}

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
-from openauc.audit import audit_model
-from openauc.comparison import compare_models, require_same_samples
+from openauc.audit import audit_ranked
+from openauc.comparison import compare_ranked, require_same_samples
 from openauc.environment import environment
 from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, seed_of
@@ -128,7 +128,7 @@ def page_of(
             obstacle = str(error)
         else:
             compared = {name: metrics[name] for name in COMPARED if name in metrics}
-            comparison = compare_models(ranked, tuple(evaluations), compared, None, level, seed, replicates)
+            comparison = compare_ranked(ranked, tuple(evaluations), compared, None, level, seed, replicates)
     return {"models": data, "stories": [model.changes for model in told], "flipped": False, "level": level}, {
         "headline": sentences.headline(evaluations, comparison),
         "meaning": sentences.meaning(evaluations),
@@ -158,7 +158,7 @@ class _Told(NamedTuple):
 
 
 def _audited(model: RankedSamples) -> tuple[list[sentences.Story], tuple[Any, Any]]:
-    result = audit_model(model)
+    result = audit_ranked(model)
     return sentences.stories(result), sentences.table1(result)
 
 

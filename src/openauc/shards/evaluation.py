@@ -10,7 +10,7 @@ from openauc._files import PathLike
 from openauc._validation import Label
 from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, Rng
-from openauc.metrics.registry import METRICS, DecisionMetric, Metric, PairMetric, RateMetric
+from openauc.metrics.registry import METRICS, Metric
 from openauc.shards.counting import Counting, Outcome, Refining, Work, check_number
 from openauc.shards.executors import Execute, here
 from openauc.shards.paths import Shard
@@ -122,7 +122,7 @@ def evaluate_shards(
     totals = run.to_the_end(good, folder, passes or PASSES, max_bytes)
     slices = {key: totals[key] for key in sorted(totals, key=_in_order) if plan.by and key != ALL}
     slice_level = None if level is None else 1 - (1 - level) / max(1, len(slices))
-    formulas = {name: metric for name, metric in metrics.items() if isinstance(metric, PairMetric | RateMetric)}
+    formulas = {name: metric for name, metric in metrics.items() if metric.analytic}
     result = ShardedEvaluation(
         totals[ALL].compute(metrics=_possible(totals[ALL], metrics), level=level, rng=rng, n_replicates=n_replicates),
         _open_bounds(totals[ALL], metrics),
@@ -251,7 +251,7 @@ def _possible(total: Accumulator, metrics: Mapping[str, Metric]) -> Mapping[str,
     """Without those that average over classes where these were not counted apart."""
     if total.exact or total.per_class:
         return metrics
-    by_class = [name for name, metric in metrics.items() if isinstance(metric, DecisionMetric) and metric.by_class]
+    by_class = [name for name, metric in metrics.items() if metric.by_class]
     return {name: metric for name, metric in metrics.items() if name not in by_class}
 
 

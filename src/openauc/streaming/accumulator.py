@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.evaluation import Evaluation, evaluate_model
+from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples, positions
 from openauc.metrics.curve import Curve
@@ -191,7 +191,7 @@ class Accumulator:
         model = self._model(expanded=any(not isinstance(m, DecisionMetric | TableMetric) for m in chosen.values()))
         if self.n_unknown:
             warn_if_reversed(float(auroc_of(model.ranking.table)))
-        evaluation = evaluate_model(model, chosen, level, seed_of(rng), n_replicates)
+        evaluation = evaluate_ranked(model, chosen, level, seed_of(rng), n_replicates)
         return evaluation if self.exact else self._settled(evaluation, chosen, model)
 
     def possible(self, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
@@ -204,7 +204,7 @@ class Accumulator:
                     f"{name} is a function of the samples, which an accumulator in constant memory does not keep; "
                     "use Accumulator(exact=True), or leave it out."
                 )
-        by_class = [name for name, m in metrics.items() if isinstance(m, DecisionMetric) and m.by_class]
+        by_class = [name for name, m in metrics.items() if m.by_class]
         if self.per_class or not by_class:
             return metrics
         if metrics is not METRICS:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from openauc.intervals import measure
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import DecisionCounts, RankedSamples, ratio
 from openauc.metrics.curve import Floats
@@ -40,7 +39,7 @@ class Certificate:
     def of(self, metric: Metric) -> Bounds | None:
         """Bounds of a metric; None where nothing can be proved."""
         if self._sheet.pure.all():
-            value = measure(metric, self._model).value
+            value = metric.measure(self._model).value
             return value, value
         if isinstance(metric, DecisionMetric):
             return self._of_decision(metric)
@@ -58,12 +57,11 @@ class Certificate:
             return _widened(self._least_average_precision(**options), float(metric.of_table(self.best)))
         if formula is ranking.detection_accuracy_of:
             return self._detection(most=False), self._detection(most=True)
-        ends = [float(metric.of_table(table)) for table in (self.worst, self.best)]
-        if isinstance(metric, ColumnMetric):
-            if formula is ranking.error_at_tpr_of:
-                ends[0] = self._largest_error(int(metric.column(self.worst)), **options)
-        elif not isinstance(metric, PairMetric):
+        if not metric.monotone and formula is not ranking.error_at_tpr_of:
             return None
+        ends = [float(metric.of_table(table)) for table in (self.worst, self.best)]
+        if formula is ranking.error_at_tpr_of and isinstance(metric, ColumnMetric):
+            ends[0] = self._largest_error(int(metric.column(self.worst)), **options)
         low, high = sorted(ends)
         return _widened(low, high) if isinstance(metric, PairMetric) else (low, high)
 

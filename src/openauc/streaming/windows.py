@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.evaluation import Evaluation, evaluate_model
+from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES, Rng, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.registry import METRICS, Metric
@@ -174,4 +174,4 @@ class Fading:
         check.require_samples(int(known > 0), int(unknown > 0), self._now.unknown_label, unknown=needed)
         samples = _Faded(**vars(binned_samples(sheet)), effective=(known, unknown))
         model = RankedSamples(samples, range(max(len(self._now.classes), 2)))
-        return evaluate_model(model, chosen, level, seed_of(rng), n_replicates)
+        return evaluate_ranked(model, chosen, level, seed_of(rng), n_replicates)

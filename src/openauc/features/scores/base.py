@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 Real = NDArray[np.floating]
 
 
-HEADS = ("logistic", "class_mean", "mlp")
+HEAD_NAMES = ("logistic", "class_mean", "mlp")
 """Names of our heads, the classifiers on embeddings (:mod:`openauc.features.classifier.heads`)."""
 RULES = ("learned", "average", "selected")
 """Names of the ways to reject that look at several scores, and at held-out classes."""
