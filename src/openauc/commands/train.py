@@ -121,13 +121,13 @@ def _own_folder(folder: Path, spec: TrialSpec, *, main: bool) -> Iterator[Store]
         yield Store(folder, alone=True)
         return
     store = Store.of_trial(folder, spec)
-    with store.claims() as claims:
-        if not claims.take(spec.training_id):
-            raise ValueError(f"another process is training in {folder}; wait for it, or choose another folder.")
-        try:
+    try:
+        with store.claims() as claims:
+            if not claims.take(spec.training_id):
+                raise ValueError(f"another process is training in {folder}; wait for it, or choose another folder.")
             yield store
-        finally:
-            store.drop_if_empty()
+    finally:
+        store.drop_if_empty()
 
 
 def _fail(error: str) -> None:
