@@ -18,12 +18,12 @@ from writing import write_results
 
 from openauc import openauc_score
 from openauc._files import write_text
-from openauc.bench.runner import load_data
 from openauc.bench.student import mean_interval, paired_p
 from openauc.bench.trial import TrialSpec
 from openauc.comparison import holm
 from openauc.features import OpenSetClassifier
 from openauc.protocols import PROTOCOLS
+from openauc.training.trained import load_data
 
 PUBLISHED = "features_amd-epyc-2c_202611.json"
 Found = dict[str, Any]

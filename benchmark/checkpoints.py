@@ -20,7 +20,6 @@ from scipy.stats import spearmanr
 from writing import write_results
 
 from openauc import Predictions, compare, evaluate, openauc_score
-from openauc.bench.runner import Network, load_data
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
 from openauc.bench.trial import TrialSpec
 from openauc.comparison import holm
@@ -29,6 +28,7 @@ from openauc.features.classifier.evidence import HeadWithScores
 from openauc.features.classifier.fitting import spread_ratio
 from openauc.features.scores.registry import SCORES
 from openauc.training.predict import Embedded
+from openauc.training.trained import Network, load_data
 
 METRICS = ("closed_set_accuracy", "auroc", "openauc")
 PUBLISHED = {"closed_set_accuracy": "84.2", "auroc": "83.0", "openauc": "74.3 ± 3.9"}

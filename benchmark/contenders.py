@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from decisions import INTENTS, open_set
+from detectors import DETECTORS
 from figures import BLUE, GREEN, GREY, ORANGE, look, save
 from writing import RESULTS, write_results
 
@@ -24,7 +25,7 @@ from openauc import Predictions, compare
 from openauc.bench.store import Store
 from openauc.bench.suites.features import NETWORK_SPLITS, NETWORKS
 from openauc.bench.summary import Summary, summarise
-from openauc.bench.trial import DETECTORS, TrialResult
+from openauc.bench.trial import TrialResult
 from openauc.bench.variants import Column
 from openauc.environment import environment, hardware_name
 from openauc.features.scores.registry import SCORES

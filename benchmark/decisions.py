@@ -21,12 +21,12 @@ from sklearn.metrics import accuracy_score, f1_score
 from writing import write_results
 
 from openauc._files import write_text
-from openauc.bench.runner import load_data
 from openauc.bench.student import mean_interval
 from openauc.bench.suites.features import HEAD
 from openauc.bench.trial import TrialSpec
 from openauc.features import OpenSetClassifier
 from openauc.protocols import PROTOCOLS
+from openauc.training.trained import load_data
 
 TABLE_SHARE = 0.9
 SHARES = (0.95, 0.9)

@@ -18,12 +18,12 @@ from writing import write_results
 
 from openauc import openauc_score
 from openauc._files import write_text
-from openauc.bench.heads import FittedHead
-from openauc.bench.runner import load_data
 from openauc.bench.student import mean_interval, paired_p
 from openauc.bench.trial import TrialSpec
 from openauc.comparison import holm
 from openauc.protocols import PROTOCOLS, OpenSetData, Protocol, Split
+from openauc.training.head import FittedHead
+from openauc.training.trained import load_data
 
 CLASSES = (2, 4, 6, 10, 20, 50)
 SAMPLES = {"clinc150_50": (5, 10, 50), "cub_features": (5, 10, 25)}
@@ -63,8 +63,8 @@ def drawn(protocol: Protocol, classes: int, samples: int, draw: int, data_root: 
 def measure(name: str, classes: int, samples: int, draw: int, data_root: Path) -> dict[str, Any]:
     data = drawn(PROTOCOLS[name], classes, samples, draw, data_root)
     spec = TrialSpec.of(name, 0, "logistic")
-    head = FittedHead(spec, lambda _: data)
-    found: dict[str, Any] = {"chosen": head.classifier.report_.chosen, "n_train": len(data.train_labels)}
+    head = FittedHead(spec, lambda: data)
+    found: dict[str, Any] = {"chosen": head.train().report_.chosen, "n_train": len(data.train_labels)}
     for score in SCORES:
         triple = head.predictions(TrialSpec.of(name, 0, "logistic", score=score), data, "test")
         found[score] = openauc_score(*triple)

@@ -1,26 +1,34 @@
 """Rules by held-out classes on networks trained from scratch: what they gain, and what their trainings would buy.
 
 `openauc run benchmark/networks.py [--set protocol=cifar10] --keep features`, then
-`python benchmark/networks.py STORE NAME --title T`, which writes the results.
+`python benchmark/networks.py STORE NAME --title T`, which trains the fold networks and writes the results.
 
 A rule trains three networks beside the final one, each on about half of the samples: 1.5 trainings. Its rivals have
 that budget too: CE+ trained 2.5 times as long, and three CE+ networks whose logits are averaged.
+
+The final network is trained on everything, so no class of it can play unknown. Each fold network is trained by the same
+recipe without some classes and without a share of the samples of the others, and scores both. Its scores are
+standardised on samples that it was not trained on and classifies correctly. The final network has no such samples, and
+takes the mean of the fold networks' scales: on held-out classes of digits its true scale was hardly better.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openauc import Evaluation, evaluate
-from openauc._trial_files import FOLDS, features_file
-from openauc._validation import check_choice
-from openauc.bench.folds import COMPARED, COST, Look, read_looks, reject
+from openauc._columns import read_columns, write_columns
+from openauc._trial_files import LOG, PREDICTIONS, WEIGHTS, features_file
+from openauc._validation import UNKNOWN, check_choice
 from openauc.bench.paper import METHODS
 from openauc.bench.rendering import render
 from openauc.bench.store import Store
@@ -29,14 +37,28 @@ from openauc.bench.suites.table2 import CPU_EPOCHS, cpu_trial
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import Scalar, TrialResult, TrialSpec
 from openauc.comparison import holm
-from openauc.features.classifier.evidence import Fold
-from openauc.features.classifier.rejector import EVIDENCE, Learned
-from openauc.features.scores.base import RULES
-from openauc.methods import recipe_for
-from openauc.predictions import read_columns
-from openauc.protocols import get_protocol
-from openauc.training.predict import Embedded
+from openauc.features.classifier.evidence import Fold, Scale, standardise
+from openauc.features.classifier.fitting import COMPARED
+from openauc.features.classifier.rejector import EVIDENCE, Learned, Rejector, choose_rejector
+from openauc.features.classifier.splits import PseudoUnknownSplit
+from openauc.features.scores.base import RULES, Floats
+from openauc.features.scores.registry import make_score
+from openauc.methods import build_method, recipe_for
+from openauc.predictions import Predictions
+from openauc.protocols import OpenSetData, Split, get_protocol
+from openauc.training.loop import train
+from openauc.training.predict import Embedded, embed
+from openauc.training.trained import Network, load_data
 
+Rows = NDArray[np.int64]
+
+FOLDS = "folds.parquet"
+N_FOLDS = 3
+"""Fold networks; each class is held out of one of them."""
+SHARE = 0.25
+"""Of the samples of the other classes, what a fold network is not trained on."""
+COST = (N_FOLDS - 1) * (1 - SHARE)
+"""Trainings of the final network that all fold networks together cost, in samples shown."""
 NETWORKS = 3
 MANY = 10**6
 """So many classes that a learned rejector is not shrunk toward a rule."""
@@ -47,10 +69,7 @@ CIFAR_IMAGES = 4000
 
 
 def trials(protocol: Literal["digits", "cifar10"] = "digits") -> list[TrialSpec]:
-    """Every method of digits, or CE+ on CIFAR10, with its own score and each rule; and the rivals of CE+.
-
-    CE+ on digits has three seeds, other methods and the rules on CIFAR10 one.
-    """
+    """Every method of digits, or CE+ on CIFAR10, and the rivals of CE+, which has three seeds."""
     check_choice("protocol", protocol, ("digits", "cifar10"))
     chosen = get_protocol(protocol)
     equal = {second for _, second in chosen.duplicate_splits()}
@@ -60,7 +79,7 @@ def trials(protocol: Literal["digits", "cifar10"] = "digits") -> list[TrialSpec]
     more = [_trial(protocol, split, method) for method in others for split in splits]
     ruled = networks if protocol == "digits" else networks[: len(splits)]
     longer = [_trial(protocol, spec.split, "ce_plus", seed=spec.seed, longer=1 + COST) for spec in ruled]
-    return [*networks, *longer, *(replace(spec, score=rule) for spec in ruled + more for rule in RULES), *more]
+    return [*networks, *longer, *more]
 
 
 def _trial(protocol: str, split: int, method: str, *, seed: int = 0, longer: float = 1.0) -> TrialSpec:
@@ -152,17 +171,166 @@ def cost(spec: TrialSpec, epochs: int) -> float:
     return float(spec.method_args.get("networks", 1)) * (spec.recipe.epochs / epochs + rule)
 
 
+def plans(y: Rows, seed: int) -> list[tuple[Rows, Rows]]:
+    """Rows that each fold network is trained on, and rows it scores, of training samples with classes ``y``."""
+    split = PseudoUnknownSplit(N_FOLDS, n_repeats=1, known_share=SHARE, random_state=seed)
+    return list(split.split(y, y))
+
+
+class Look(NamedTuple):
+    """What one fold network says of samples it was not trained on.
+
+    ``raw`` (n, m) are the scores ``COMPARED``, not standardised; ``label`` and ``predicted`` (n,) are classes among all
+    of them, and ``known`` (n,) tells which samples' classes are the network's.
+    """
+
+    raw: Floats
+    label: Rows
+    predicted: Rows
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, training: Embedded, rest: Embedded, label: Rows, classes: Rows) -> Look:
+        """From its training samples and the others with classes ``label``; ``classes`` are the network's own."""
+        predicted = classes[rest.logits.argmax(1)]
+        return cls(_scores(COMPARED, training, rest), label, predicted, np.isin(label, classes))
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """(n,) whether the sample is known and classified correctly."""
+        return np.asarray(self.predicted == self.label)
+
+    def fold(self) -> Fold:
+        """The same as the folds of OpenSetClassifier have it."""
+        return Fold(self.standardised()[1], self.known, self.correct, self.label, np.ones(len(self.label)))
+
+    def standardised(self) -> tuple[Scale, Floats]:
+        """Mean and deviation of each score on correct samples, and the scores on this scale."""
+        return standardise(self.raw, self.predicted, self.correct, n_classes=int(self.predicted.max()) + 1)
+
+
+def fold_data(data: OpenSetData, rows: Rows, rest: Rows) -> OpenSetData:
+    """Some rows of the training part to train on, others as validation slice; classes without a row are unknown."""
+    kept = np.unique(data.train_labels[rows])
+    position = np.full(data.num_classes, UNKNOWN)
+    position[kept] = np.arange(len(kept))
+    images, labels = np.asarray(data.train_images), position[data.train_labels]
+    part = data.train._replace(
+        images=images[rows], labels=labels[rows], validation_images=images[rest], validation_labels=labels[rest]
+    )
+    known, held = ([data.split.known[i] for i in range(data.num_classes) if (i in kept) == wanted] for wanted in (1, 0))
+    return replace(
+        data,
+        split=Split(tuple(known), tuple(held)),
+        read_train=lambda: part,
+        read_class_names=lambda: tuple(data.class_names[i] for i in kept),
+    )
+
+
+def train_folds(spec: TrialSpec, data: OpenSetData) -> tuple[list[Look], float]:
+    """Train the fold networks of a trial; what they say, and their seconds."""
+    looks, seconds, y = [], 0.0, data.train_labels
+    for rows, rest in plans(y, spec.seed):
+        fold = fold_data(data, rows, rest)
+        size = spec.network_recipe.image_size
+        options = {"backbone": spec.backbone, "width": spec.width, "method_args": spec.method_args}
+        method = build_method(spec.method, fold.num_classes, image_size=size, seed=spec.seed, **options)
+        with tempfile.TemporaryDirectory() as place:
+            history = train(method, fold, spec.network_recipe, out=Path(place), seed=spec.seed)
+        seconds += sum(row["seconds"] for row in history)
+        seen, others = (embed(method, fold, spec.recipe, part=part) for part in ("train", "validation"))
+        looks.append(Look.of(seen, others, y[rest], np.unique(y[rows])))
+    return looks, seconds
+
+
+def add_rules(store: Store, data_root: Path | None = None) -> None:
+    """Test every network of a store with every rule; results that are there already are kept."""
+    for result in store.results():
+        spec = result.spec
+        ruled = [replace(spec, score=rule) for rule in RULES]
+        if result.error or spec.score is not None or spec.is_head or all(map(store.result, ruled)):
+            continue
+        data = load_data(spec, data_root)
+        looks, seconds = train_folds(spec, data)
+        network = Network(spec, store.folder(spec), data_root=data_root)
+        training, test = (network.embedded(spec, data, part) for part in ("train", "test"))
+        for one in ruled:
+            store.open(one)
+            save_looks(store.folder(one) / FOLDS, looks)
+            for name in (WEIGHTS, LOG, *map(features_file, ("train", "test"))):
+                store.copy(name, spec, one)
+            rejector = choose(str(one.score), looks, training.logits.shape[1])
+            scores = reject(rejector, looks, training, test)
+            predictions = Predictions.of(test.labels, test.logits.argmax(1), scores)
+            predictions.save(store.folder(one) / PREDICTIONS)
+            store.save(scored(replace(result, spec=one, seconds=result.seconds + seconds), predictions, data))
+        print(spec.id, flush=True)
+
+
+def scored(result: TrialResult, predictions: Predictions, data: OpenSetData) -> TrialResult:
+    """A result with the metrics of other predictions of the test part."""
+    found = evaluate(*predictions)
+    intervals = {name: (interval.low, interval.high) for name, interval in found.intervals.items()}
+    groups = {
+        group: dict(evaluate(*(column[data.test_rows(group)] for column in predictions)).values)
+        for group in data.split.groups
+    }
+    return replace(result, metrics=dict(found.values), intervals=intervals, groups=groups)
+
+
+def save_looks(path: Path, looks: Sequence[Look]) -> None:
+    """Write what fold networks said."""
+    sizes = [len(look.label) for look in looks]
+    label, predicted, known = (np.concatenate([look[i] for look in looks]) for i in (1, 2, 3))
+    scores = dict(zip(COMPARED, np.concatenate([look.raw for look in looks]).T, strict=True))
+    about = {"fold": np.repeat(np.arange(len(looks)), sizes), "label": label, "predicted": predicted, "known": known}
+    write_columns(path, {**about, **scores})
+
+
+def read_looks(path: Path) -> list[Look]:
+    """Read what :func:`save_looks` wrote."""
+    columns = read_columns(path)
+    raw = np.stack([columns[name] for name in COMPARED], axis=1)
+    parts = [columns["fold"] == number for number in range(int(columns["fold"].max()) + 1)]
+    about = [columns[name] for name in ("label", "predicted", "known")]
+    return [Look(raw[part], *(column[part] for column in about)) for part in parts]
+
+
+def choose(rule: str, looks: Sequence[Look], n_classes: int) -> Rejector:
+    """The rejector that a rule makes of what fold networks say; ``n_classes`` are the final network's."""
+    check_choice("rule", rule, RULES)
+    return choose_rejector([look.fold() for look in looks], COMPARED, rule, n_classes=n_classes).rejector
+
+
+def reject(rejector: Rejector, looks: Sequence[Look], training: Embedded, embedded: Embedded) -> Floats:
+    """(n,) scores of samples by the final network, of which ``training`` are its training samples."""
+    columns = [COMPARED.index(name) for name in rejector.names]
+    scales = [look.standardised()[0] for look in looks]
+    mean, deviation = (np.mean([scale[i] for scale in scales], axis=0)[columns] for i in (0, 1))
+    raw = _scores(rejector.names, training, embedded)
+    scores: Floats = rejector(Scale(mean, deviation)(raw, embedded.logits.argmax(1)))
+    return scores
+
+
+def _scores(names: Sequence[str], training: Embedded, rest: Embedded) -> Floats:
+    """(n, m) of the rest, by scores fitted on training samples."""
+    fitted = (make_score(name).fit(*training) for name in names)
+    return np.stack([score(rest.features, rest.logits) for score in fitted], axis=1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
     parser.add_argument("name", help="first part of the files' names")
     parser.add_argument("--title", required=True)
+    parser.add_argument("--data-root", type=Path)
     parser.add_argument("--note", action="append", default=[], help="paragraph below the tables; repeatable")
     chosen = parser.parse_args()
     from publish import row  # beside this file, and not to be found from `openauc run`
     from writing import write_results
 
     store = Store(chosen.store)
+    add_rules(store, chosen.data_root)
     every = store.results()
     learned = [result for result in every if result.spec.method == "ce_plus" and result.spec.score == "learned"]
     results = [*every, *(unshrunk(store, result) for result in learned), *ensembles(store, every)]

@@ -18,9 +18,9 @@ from writing import write_results
 
 from openauc import ScoreDirectionWarning, auroc_score, openauc_score
 from openauc._trial_files import WEIGHTS
-from openauc.bench.runner import Network, load_data
 from openauc.bench.store import Store
 from openauc.bench.trial import TrialResult
+from openauc.training.trained import Network, load_data
 
 FORMS = {
     "CE+": ("ce_plus", {}),

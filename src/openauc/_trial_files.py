@@ -9,11 +9,10 @@ from typing import Any
 
 SPEC = "spec.json"
 LOG = "log.jsonl"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.safetensors"
 PREDICTIONS = "predictions.parquet"
 VALIDATION = "validation.parquet"
-FOLDS = "folds.parquet"
 THRESHOLD = "threshold.json"
 RESULT = "result.json"
 

@@ -112,8 +112,8 @@ def test_one_training_serves_many_scores(tmp_path: Path, monkeypatch: pytest.Mon
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a second training, or a second pass over the images")
 
-    monkeypatch.setattr("openauc.bench.runner.train", forbidden)
-    monkeypatch.setattr("openauc.bench.runner.embed", forbidden)
+    monkeypatch.setattr("openauc.training.trained.train", forbidden)
+    monkeypatch.setattr("openauc.training.trained.embed", forbidden)
     results = run(specs, out=tmp_path)
     assert [result.error for result in results] == [None] * 4
     assert len({result.metrics["openauc"] for result in results}) == 4
@@ -309,7 +309,7 @@ def test_interruption_is_not_a_failure(tmp_path: Path, monkeypatch: pytest.Monke
     def stopped(*_: object, **__: object) -> None:
         raise TrainingInterrupted(signal.SIGINT, "in epoch 1 after 1 batches")
 
-    monkeypatch.setattr("openauc.bench.runner.train", stopped)
+    monkeypatch.setattr("openauc.training.trained.train", stopped)
     with pytest.raises(KeyboardInterrupt, match="SIGINT"):
         run([tiny()], out=tmp_path)
     assert Store(tmp_path).results() == []

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openauc.bench.suites import digits
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.methods import recipe_for
 
@@ -57,6 +58,21 @@ def test_the_id_is_readable_and_stable() -> None:
     assert SPEC.id == "digits-0-openauc-s0-" + SPEC.id.rpartition("-")[2]
     # Ids name folders of old stores: this one must never change.
     assert TrialSpec.of("digits", 0, "softmax", recipe="plain", width=None).id == "digits-0-softmax-s0-d2673f47f3"
+    table2 = TrialSpec.of("cifar10", 1, "openauc", method_args={"preset": "paper", "lam": 0.1})
+    assert table2.id == "cifar10-1-openauc-s0-954b4cdb6e"
+    assert digits.trial("arpl_cs", 0, {}).id == "digits-0-arpl_cs-s0-c21e4a8190"
+
+
+@pytest.mark.parametrize("spelled", [{"preset": "paper"}, {"lam": 0.1}, {"preset": "paper", "lam": 0.1, "alpha": 2}])
+def test_defaults_that_are_spelled_out_are_the_same_training(spelled: dict) -> None:
+    one, other = (TrialSpec.of("digits", 0, "openauc", method_args=args) for args in (spelled, {}))
+    assert one.id != other.id  # as in stores that exist
+    assert one.training_id == other.training_id
+    assert TrialSpec.of("digits", 0, "openauc", method_args={**spelled, "lam": 0.3}).training_id != other.training_id
+
+
+def test_an_unknown_preset_is_left_to_the_trial() -> None:
+    assert TrialSpec.of("digits", 0, "openauc", method_args={"preset": "papier"}).training_id
 
 
 @pytest.mark.parametrize("change", [{"score": "energy"}, {"balanced": True}])

@@ -16,14 +16,14 @@ LAYERS = [
     *("_validation", "_files", "_trial_files", "_columns", "environment", "_workers", "plotting", "predictions"),
     *("intervals", "metrics", "comparison", "constructions", "audit", "evaluation", "verdict", "scoring"),
     *("streaming", "shards", "sql"),
-    *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "training", "encoders"),
+    *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "encoders", "training"),
     *("bench", "report", "commands", "cli", "__main__"),
 ]
 """Packages and modules below ``openauc``; the package itself re-exports what comes up to ``evaluation``."""
 
 TORCH = (
     *("torch", "losses", "models", "methods", "training"),
-    *("bench.runner", "bench.heads", "bench.folds", "bench.executors", "bench.cost", "bench.saved"),
+    *("bench.runner", "bench.executors", "bench.cost"),
 )
 """Who may need torch to be imported."""
 

@@ -17,7 +17,7 @@ def read(command: str) -> TrialSpec:
     """The spec of an ``openauc train`` command."""
     program, action, protocol, *words = shlex.split(command)
     assert (program, action) == ("openauc", "train")
-    values: dict[str, Any] = {"split": 0}
+    values: dict[str, Any] = {"split": 0, "recipe": None}
     settings = []
     for name, value in zip(words[::2], words[1::2], strict=True):
         if name == "--set":
@@ -40,6 +40,7 @@ def read(command: str) -> TrialSpec:
         TrialSpec.of("digits", 0, "ce_plus", method_args={"label_smoothing": 0.1}, compile=True),
         TrialSpec.of("digits", 3, "openauc", pseudo_unknown=2, validation=0.25),
         TrialSpec.of("cifar10", 0, "arpl_plus"),
+        TrialSpec.of("digits_pixels", 1, "logistic", score="knn", seed=2, balanced=True),
         TrialSpec.of("cifar10", 0, "arpl_plus", recipe=recipe_for("plus", "cifar10", "ce_plus")),
         TrialSpec.of(
             "digits",

@@ -12,7 +12,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from openauc.bench.trial import Scalar, TrialSpec
-from openauc.features.scores.base import RULES
 from openauc.methods import build_method
 from openauc.recipe import Recipe
 
@@ -24,16 +23,12 @@ HEAD_PASSES = 2000
 
 
 def training_flops(spec: TrialSpec) -> float:
-    """Operations of a whole training, with its fold networks where the score is a rule."""
-    if spec.is_head:
-        classes = len(spec.open_protocol().splits[spec.split].known)
-        return HEAD_PASSES * training_images(spec) * 4.0 * spec.recipe.image_size * classes
-    trainings = 1.0
-    if spec.score in RULES:
-        from openauc.bench.folds import COST  # needs scikit-learn, as rules do
-
-        trainings += COST
-    return trainings * spec.recipe.epochs * training_images(spec) * flops_per_image(spec)
+    """Operations of a whole training."""
+    if spec.recipe is None:
+        protocol = spec.open_protocol()
+        classes = len(protocol.splits[spec.split].known)
+        return HEAD_PASSES * training_images(spec) * 4.0 * protocol.image_size * classes
+    return spec.recipe.epochs * training_images(spec) * flops_per_image(spec)
 
 
 def training_images(spec: TrialSpec) -> int:
@@ -58,10 +53,10 @@ def flops_per_image(spec: TrialSpec) -> float:
     """
     protocol = spec.open_protocol()
     classes = len(protocol.splits[spec.split].known) - spec.pseudo_unknown
-    size = spec.recipe.image_size
+    size = spec.network_recipe.image_size
     side = size if protocol.of_embeddings else min(size, COUNTED_SIDE)
     options = tuple(sorted(spec.method_args.items()))
-    counted = _counted(spec.method, options, spec.backbone, spec.width, side, classes)
+    counted = _counted(spec.method, options, str(spec.backbone), spec.width, side, classes)
     return counted * (size / side) ** 2
 
 

@@ -7,42 +7,33 @@ import time
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 from typing import Protocol as Interface
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openauc._trial_files import CHECKPOINT, FOLDS, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
+from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
 from openauc._validation import UNKNOWN
 from openauc.bench.executors import Execute, in_process
 from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
-from openauc.features.scores.base import RULES
-from openauc.features.scores.registry import make_score
-from openauc.methods import build_method, load_method
-from openauc.methods.base import Method
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import METRICS
-from openauc.models import load_weights
 from openauc.predictions import Predictions
-from openauc.protocols import OpenSetData
-from openauc.training.loop import TrainingInterrupted, train
-from openauc.training.predict import Embedded, InferencePrecision, Part, embed, predictions_of
+from openauc.training.loop import TrainingInterrupted
+from openauc.training.predict import Part
 from openauc.training.process import process_state
-
-if TYPE_CHECKING:
-    from openauc.bench.folds import Folds
+from openauc.training.trained import Trained, load_data, trained
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
-FILES = (LOG, WEIGHTS, FOLDS, PREDICTIONS, VALIDATION, *map(features_file, PARTS))
+FILES = (LOG, WEIGHTS, PREDICTIONS, VALIDATION, *map(features_file, PARTS))
 
 
 class Watch(Interface):
@@ -138,7 +129,7 @@ def run_trial(
     out: Path | str,
     data_root: Path | None = None,
     keep_features: bool = False,
-    network: Trainer | None = None,
+    network: Trained | None = None,
 ) -> TrialResult:
     """One trial, from its data to its metrics: load, train, embed, score, evaluate.
 
@@ -159,15 +150,12 @@ def run_trial(
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    network = network or _trainer(spec, folder, data_root)
+    network = network or trained(spec, folder, data_root)
     begin = time.perf_counter()
     try:
         data = load_data(spec, data_root)
         network.train()
-        spent = network.seconds
-        if spec.score in RULES and isinstance(network, Network):
-            spent += network.folds.train(data, spec.seed)
-        trained = time.perf_counter()
+        tested = time.perf_counter()
         held_out = network.predictions(spec, data, "validation") if spec.validation else None
         if spec.pseudo_unknown and held_out is not None:
             predictions, columns, groups = held_out, {}, {}
@@ -196,177 +184,10 @@ def run_trial(
         n_unknown=evaluation.n_unknown,
         predictions=PREDICTIONS,
         # A training counts for each trial that shares it, with the parts of it that an earlier process did.
-        seconds=spent + time.perf_counter() - trained,
+        seconds=network.seconds + time.perf_counter() - tested,
         # Sums over a batch are split among threads, so that their number can change the last digits.
         environment={**environment(), "threads": str(torch.get_num_threads())},
     )
-
-
-class Network:
-    """A training that happens once, when it is first asked for, and what its network makes of the data.
-
-    Parameters
-    ----------
-    spec
-        Any of the trials that share the training.
-    folder
-        Where its checkpoint, log and weights are; weights found there are taken as they are, and so are features. None
-        for a network that is loaded from elsewhere.
-    data_root
-        Local mirror of the data.
-    data
-        What it is trained on; the data of the spec by default.
-    trackers
-        Of :func:`~openauc.training.loop.train`.
-    batch_size, precision
-        Of :func:`~openauc.training.predict.embed_images`.
-    """
-
-    def __init__(
-        self,
-        spec: TrialSpec,
-        folder: Path | None,
-        *,
-        data_root: Path | None = None,
-        data: OpenSetData | None = None,
-        trackers: Sequence[str] = (),
-        batch_size: int | None = None,
-        precision: InferencePrecision = "fp32",
-    ) -> None:
-        self.spec = spec
-        self.folder = folder
-        self.data_root = data_root
-        self.data = data
-        self.trackers = trackers
-        self.batch_size = batch_size
-        self.precision: InferencePrecision = precision
-        self.seconds = 0.0
-        self.method: Method | None = None
-        self._error: Exception | None = None
-        self._embedded: dict[tuple[object, ...], Embedded] = {}
-
-    def train(self) -> Method:
-        """The trained method, now or from before; a training that failed is not tried again."""
-        if self._error is not None:
-            raise self._error
-        try:
-            if self.method is None:
-                self._train()
-        except Exception as error:
-            self._error = error
-            raise
-        return cast(Method, self.method)
-
-    @cached_property
-    def folds(self) -> Folds:
-        """Networks without some of the classes, and what they say of these."""
-        from openauc.bench.folds import Folds  # needs scikit-learn, which other scores do not
-
-        return Folds(self.folder, self._look)
-
-    def _look(self, folder: Path, data: OpenSetData) -> tuple[Embedded, Embedded, float]:
-        """Train a fold network, and look at its training samples and the others; its seconds."""
-        network = Network(self.spec, folder, data=data)
-        seen, rest = (network.embedded(self.spec, data, part) for part in ("train", "validation"))
-        return seen, rest, network.seconds
-
-    def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
-        """The triple of one part of the data by the score of a trial."""
-        return self.scored(spec, lambda: data, self.embedded(spec, data, part))
-
-    def scored(self, spec: TrialSpec, load: Callable[[], OpenSetData], embedded: Embedded) -> Predictions:
-        """The triple of embedded images by the score of a trial; one that looks at the training samples loads them."""
-        method, score = self.train(), spec.score
-        kind = load_method(spec.method)
-        if score is None and type(method) is not kind:
-            score = kind.score
-        if score in RULES:
-            return self.folds.predictions(score, self.embedded(spec, load(), "train"), embedded)
-        fits = score is not None and make_score(score).fits
-        training = self.embedded(spec, load(), "train") if fits else None
-        return predictions_of(method, embedded, score=score, training=training)
-
-    def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
-        """Features and logits of one part: once for all trials that look at the same images, or from an earlier run."""
-        key = (part, *_tested_on(spec)) if part == "test" else (part,)
-        if key not in self._embedded:
-            kept = self.folder and self.folder / features_file(part)
-            same = self.precision == "fp32" and (part != "test" or _tested_on(spec) == _tested_on(self.spec))
-            if kept and kept.is_file() and same:
-                self._embedded[key] = Embedded.load(kept)
-            else:
-                self._embedded[key] = embed(
-                    self.train(), data, spec.recipe, part=part, precision=self.precision, batch_size=self.batch_size
-                )
-        return self._embedded[key]
-
-    def load(self, weights: Path, num_classes: int) -> None:
-        """Take the network from a file instead of training it."""
-        self.method = self._built(num_classes).to(process_state().device)
-        load_weights(self.method, weights)
-
-    def _built(self, num_classes: int) -> Method:
-        spec = self.spec
-        return build_method(
-            spec.method,
-            num_classes,
-            image_size=spec.recipe.image_size,
-            backbone=spec.backbone,
-            width=spec.width,
-            seed=spec.seed,
-            method_args=spec.method_args,
-        )
-
-    def _train(self) -> None:
-        spec = self.spec
-        if self.folder is None:
-            raise ValueError("this network has no folder to be trained in; load its weights first.")
-        data = self.data or load_data(spec, self.data_root)
-        if (self.folder / WEIGHTS).is_file() and not (self.folder / CHECKPOINT).is_file():
-            # The trial, or another one with the same training, has left its network here.
-            self.load(self.folder / WEIGHTS, data.num_classes)
-            return
-        method = self._built(data.num_classes)
-        if spec.weights is not None:
-            load_weights(method, spec.weights, allow_missing_head=True)
-        history = train(
-            method,
-            data,
-            spec.recipe,
-            out=self.folder,
-            seed=spec.seed,
-            precision=spec.precision,  # type: ignore[arg-type]  # checked by the spec
-            compile=spec.compile,
-            trackers=self.trackers,
-            about={**spec.training(), "class_names": data.class_names},
-        )
-        self.seconds = sum(row["seconds"] for row in history)
-        self.method = method
-
-
-class Trainer(Interface):
-    """What a trial asks of its training: a :class:`Network`, or a head that scikit-learn fits."""
-
-    @property
-    def seconds(self) -> float:
-        """What the training took."""
-
-    def train(self) -> object:
-        """Train, now or never again."""
-
-    def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
-        """The triple of one part of the data by the score of a trial."""
-
-    def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
-        """Features and logits of one part."""
-
-
-def _trainer(spec: TrialSpec, folder: Path, data_root: Path | None) -> Trainer:
-    if not spec.is_head:
-        return Network(spec, folder, data_root=data_root)
-    from openauc.bench.heads import FittedHead  # needs scikit-learn, which networks do not
-
-    return FittedHead(spec, partial(load_data, data_root=data_root))
 
 
 def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
@@ -375,30 +196,12 @@ def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
         folders = {spec.id: parent / spec.id for spec in job.specs}
         first = folders[job.specs[0].id]
         first.mkdir(parents=True, exist_ok=True)
-        network = _trainer(job.specs[0], first, data_root)
+        network = trained(job.specs[0], first, data_root)
         results = tuple(
             run_trial(spec, out=folders[spec.id], data_root=data_root, keep_features=job.keep_features, network=network)
             for spec in job.specs
         )
         return Outcome(job, results, {key: _packed(folder) for key, folder in folders.items()} if job.pack else {})
-
-
-def load_data(spec: TrialSpec, data_root: Path | None) -> OpenSetData:
-    """The data of a trial; nothing is read before it is asked for, but embeddings that are missing are made."""
-    protocol = spec.open_protocol()
-    if protocol.of_embeddings:
-        from openauc.encoders.prepare import make_embeddings
-
-        make_embeddings(protocol, data_root)
-    data = protocol.load(
-        spec.split,
-        root=data_root,
-        validation=spec.validation,
-        pseudo_unknown=spec.pseudo_unknown,
-        balanced=spec.balanced,
-        seed=spec.seed,
-    )
-    return data if spec.train_images is None else data.limited(spec.train_images, seed=spec.seed)
 
 
 def _evaluated(
@@ -428,7 +231,7 @@ def _jobs(
     sharing: dict[str, list[TrialSpec]] = defaultdict(list)
     for spec in waiting:
         sharing[spec.training_id].append(spec)
-    trained = _trained_before(store) if sharing else {}
+    before = _trained_before(store) if sharing else {}
     for key, specs in sharing.items():
         if not claims.take(key):
             continue
@@ -440,12 +243,12 @@ def _jobs(
         left.sort(key=lambda spec: not (store.folder(spec) / CHECKPOINT).is_file())
         for spec in left:
             store.open(spec)
-        if key in trained and trained[key] != left[0]:
-            names = [WEIGHTS, LOG, FOLDS, features_file("train"), features_file("validation")]
-            if _tested_on(trained[key]) == _tested_on(left[0]):
+        if key in before and before[key] != left[0]:
+            names = [WEIGHTS, LOG, features_file("train"), features_file("validation")]
+            if before[key].tested_on == left[0].tested_on:
                 names.append(features_file("test"))
             for name in names:
-                store.copy(name, trained[key], left[0])
+                store.copy(name, before[key], left[0])
         watch.started(left)
         yield Job(tuple(left), str(store.trials), keep_features=keep_features)
 
@@ -459,11 +262,6 @@ def _trained_before(store: Store) -> dict[str, TrialSpec]:
     }
 
 
-def _tested_on(spec: TrialSpec) -> tuple[object, ...]:
-    """Equal for trials with the same test images."""
-    return spec.protocol, spec.split, spec.balanced, spec.balanced and spec.seed
-
-
 def _is_missing(result: TrialResult | None, retry_failed: bool) -> bool:
     return result is None or (retry_failed and result.error is not None)
 
@@ -473,7 +271,7 @@ def _keep(store: Store, outcome: Outcome) -> None:
     for result in outcome.results:
         files = outcome.files.get(result.spec.id)
         if result.spec != first and result.error is None:
-            for name in (LOG, WEIGHTS, FOLDS):
+            for name in (LOG, WEIGHTS):
                 store.copy(name, first, result.spec)
         store.save(result, files)
 

@@ -70,7 +70,7 @@ def matches(spec: TrialSpec, conditions: Conditions) -> bool:
 def field_of(spec: TrialSpec, key: str) -> Any:
     """Value of a field of the spec, of its recipe or of the method's options; None for an option left out."""
     if key == "recipe":
-        return named_recipe(spec.recipe, spec.protocol)[0]
+        return spec.recipe and named_recipe(spec.recipe, spec.protocol)[0]
     if key in spec.method_args:
         return spec.method_args[key]
     return getattr(spec.recipe, key, None) if key in FIELDS else getattr(spec, key, None)

@@ -1,6 +1,6 @@
 """Results on disk: one folder per trial, written atomically, shared by any number of runners.
 
-A trial's folder holds ``spec.json``, ``log.jsonl`` and ``checkpoint.safetensors`` while it trains, then
+A trial's folder holds ``spec.json``, ``log.jsonl`` and ``checkpoint.pt`` while it trains, then
 ``model.safetensors`` and ``predictions.parquet``; ``result.json`` comes last and makes it complete. ``plans`` has the
 lists of trials the store was asked for. A result that was damaged since has failed; the others are read as ever.
 """

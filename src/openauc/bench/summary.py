@@ -419,9 +419,9 @@ def _explained(trials: Sequence[Scored], name: str) -> str:
     """The phrases of a setting, each with the recipes or protocols it belongs to where there are several."""
     explanations: tuple[Callable[[Scored], str], ...] = (
         lambda trial: "",
-        lambda trial: trial.settings["recipe"],
+        lambda trial: trial.settings.get("recipe", ""),
         lambda trial: trial.scored_on.label,
-        lambda trial: f"{trial.scored_on.label} {trial.settings['recipe']}",
+        lambda trial: f"{trial.scored_on.label} {trial.settings.get('recipe', '')}",
     )
     for explain in explanations:
         phrases: dict[str, set[str]] = defaultdict(set)

@@ -72,15 +72,15 @@ ARGUMENT = "method_args."
 
 def _settings(spec: TrialSpec) -> dict[str, str]:
     """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
-    recipe, changed = named_recipe(spec.recipe, spec.protocol)
     settings = {f"{ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
-    settings["recipe"] = recipe
-    settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
-    settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
+    if spec.recipe is not None:
+        settings["recipe"], changed = named_recipe(spec.recipe, spec.protocol)
+        settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
+        settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
+        settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
+        if spec.backbone != ("resnet50" if spec.recipe.image_size > LARGE_IMAGES else "vgg32"):
+            settings["backbone"] = str(spec.backbone)
     settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
-    settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
-    if spec.backbone != ("resnet50" if spec.recipe.image_size > LARGE_IMAGES else "vgg32"):
-        settings["backbone"] = spec.backbone
     if spec.score is not None:
         settings["score"] = f"score {spec.score}"
     if spec.weights is not None:
@@ -121,6 +121,8 @@ def telling_settings(trials: Sequence[Scored]) -> dict[str, list[str]]:
     for name in setting_names(trials):
         values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
         for trial in trials:
+            if name in BUDGET and name not in trial.settings:
+                continue  # a head has no recipe that could differ
             context = [trial.settings[other] for other in BUDGET[name]] if name in BUDGET else [trial.spec.method]
             values[(trial.scored_on, *context)].add(trial.settings.get(name, ""))
         differing = [context for (_, *context), found in values.items() if len(found) > 1]

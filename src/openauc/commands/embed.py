@@ -93,13 +93,13 @@ def _encoder_of(run: Path, device: str | None, batch_size: int | None, trusted: 
     require_torch("the network of a training")
     import numpy as np
 
-    from openauc.bench.saved import SavedRun
     from openauc.encoders.base import Encoder, choose_device
     from openauc.protocols.sources import LazyImages
     from openauc.training.predict import embed_images
+    from openauc.training.trained import SavedRun
 
     saved = SavedRun(run, trusted=trusted)
-    recipe, method = saved.spec.recipe, saved.network.train()
+    recipe, method = saved.spec.network_recipe, saved.train()
     if device is not None:
         method.to(choose_device(device))
 

@@ -103,9 +103,9 @@ def predict(
         _label_table(Path(run), new, out, label_column, embedding_column, fdr, keep_formulas=keep_formulas)
         return
     require_torch("predicting")
-    from openauc.bench.runner import Network, load_data
     from openauc.predictions import write_columns
     from openauc.training.process import process_state
+    from openauc.training.trained import Network, SavedRun, load_data
 
     main = process_state().is_main_process
     if not Path(run).is_dir():
@@ -117,8 +117,6 @@ def predict(
         network = Network(spec, None, data_root=data_root, batch_size=batch_size, precision=precision)
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
-        from openauc.bench.saved import SavedRun
-
         if not (Path(run) / SPEC).is_file():
             raise ValueError(
                 f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL}); of a store, name a "
@@ -136,7 +134,7 @@ def predict(
                 if saved.threshold is None:
                     say(f"No threshold is chosen yet, so none can be: see `openauc threshold {run}`.", err=True)
             return
-        spec, network = replace(saved.spec, score=score or saved.spec.score), saved.network
+        spec, network = replace(saved.spec, score=score or saved.spec.score), saved
     data = load_data(spec, data_root)
     predictions = network.predictions(spec, data, part)
     if main:

@@ -145,7 +145,8 @@ def _show_plan(specs: Sequence[TrialSpec], cost: Mapping[str, float], out: Path)
         result = store.result(spec)
         state = "to do" if result is None else "done" if result.error is None else "failed"
         arguments = " ".join(f"{key}={value}" for key, value in spec.method_args.items())
-        table.add_row(spec.id, arguments, str(spec.recipe.epochs), f"{cost[spec.id] / 1e15:.3g}", state)
+        epochs = str(spec.recipe.epochs) if spec.recipe else ""
+        table.add_row(spec.id, arguments, epochs, f"{cost[spec.id] / 1e15:.3g}", state)
     (console if console.is_terminal else Console(width=160)).print(table)
 
 

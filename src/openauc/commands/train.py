@@ -68,10 +68,11 @@ def train(
     `threshold` and `predict` read it.
     """
     require_torch("training")
-    from openauc.bench.runner import Network, run_trial
+    from openauc.bench.runner import run_trial
     from openauc.environment import reuse_memory
     from openauc.training.loop import TrainingInterrupted
     from openauc.training.process import process_state
+    from openauc.training.trained import trained
 
     spec = make_spec(
         protocol,
@@ -97,7 +98,7 @@ def train(
         if state.is_main_process:
             typer.echo(_announced(spec, recipe))
         try:
-            network = Network(spec, folder, data_root=data_root, trackers=tracker or ())
+            network = trained(spec, folder, data_root, trackers=tracker or ())
             result = run_trial(spec, out=folder, data_root=data_root, keep_features=bool(keep), network=network)
         except TrainingInterrupted as stopped:
             if state.is_main_process:
@@ -149,6 +150,8 @@ def _announced(spec: TrialSpec, recipe: str | None) -> str:
     from openauc.methods import load_method
 
     protocol = spec.open_protocol()
+    if spec.recipe is None:
+        return f"{spec.protocol_name}, split {spec.split}: {spec.method}, fitted by scikit-learn"
     name, changed = named_recipe(spec.recipe, spec.protocol)
     told = f"recipe {name}" + "".join(f", {key}={value}" for key, value in changed)
     lines = [
@@ -178,9 +181,11 @@ def make_spec(
     **more: Any,
 ) -> TrialSpec:
     """Trial from the words of a command; on the command line a value of the wrong type is bad input like any other."""
+    from openauc.features.scores.base import HEAD_NAMES
     from openauc.methods import load_method, method_options, recipe_for
 
-    options = method_options(load_method(method))
+    head = method in HEAD_NAMES
+    options = {} if head else method_options(load_method(method))
     fields: dict[str, dict[str, Any]] = {"recipe": {}, "trial": {}, "method": {}}
     for name, value in assignments("--set", settings).items():
         fields[_room(name, options, method)][name.removeprefix("method.")] = value
@@ -193,7 +198,9 @@ def make_spec(
         fields["recipe"]["augmentation"] = "none"  # the word, which means None elsewhere
 
     def build() -> TrialSpec:
-        chosen = recipe_for(recipe, protocol, method, epochs=epochs, **fields["recipe"])
+        if head and (recipe or epochs or fields["recipe"]):
+            raise ValueError(f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs.")
+        chosen = None if head else recipe_for(recipe, protocol, method, epochs=epochs, **fields["recipe"])
         return TrialSpec.of(
             protocol, split, method, recipe=chosen, method_args=fields["method"], **fields["trial"], **more
         )

@@ -177,26 +177,6 @@ class OpenSetData:
         kept = np.sort(order[:images])
         return self.train._replace(images=take(self.train_images, kept), labels=self.train_labels[kept])
 
-    def fold(self, train: NDArray[np.int64], look: NDArray[np.int64]) -> OpenSetData:
-        """Some rows of the training part to train on, and others as validation slice; the test part is closed.
-
-        Classes without a row in ``train`` are unknown there; the others keep their order.
-        """
-        kept = np.unique(self.train_labels[train]).tolist()
-        rest = [label for label in range(self.num_classes) if label not in kept]
-        known, unknown = (tuple(self.split.known[label] for label in labels) for labels in (kept, rest))
-        return replace(
-            self,
-            split=Split(known, unknown),
-            read_train=partial(self._read_fold, train, look, kept),
-            read_test=partial(_closed_test, "a fold"),
-            read_class_names=lambda: tuple(self.class_names[label] for label in kept),
-        )
-
-    def _read_fold(self, train: NDArray[np.int64], look: NDArray[np.int64], kept: Sequence[int]) -> TrainPart:
-        labels = _relabel(self.train_labels, kept)
-        return TrainPart(take(self.train_images, train), labels[train], take(self.train_images, look), labels[look])
-
     def test_rows(self, group: str) -> NDArray[np.int64]:
         """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
         check_choice("group", group, self.split.groups)

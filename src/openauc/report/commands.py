@@ -20,15 +20,17 @@ def command_of(spec: TrialSpec) -> str:
     >>> command_of(TrialSpec.of("mnist", 1, "gcpl", method_args={"weight": 2}, epochs=5))
     'openauc train mnist -m gcpl --split 1 --recipe plain --epochs 5 --set backbone=vgg32 --set weight=2 -o again'
     """
-    recipe, changed = named_recipe(spec.recipe, spec.protocol)
     words = ["openauc", "train", spec.protocol, "-m", spec.method]
     options = {"--split": spec.split, "--seed": spec.seed, "--validation": spec.validation, "--score": spec.score}
     words += [word for name, value in options.items() if value for word in (name, str(value))]
-    words += ["--recipe", recipe, "--epochs", str(spec.recipe.epochs)]
-    values = dict(changed)
-    if recipe == "plus":
-        # A method may have rows of its own there, which only the method knows.
-        values |= {name: getattr(spec.recipe, name) for name in ROW_FIELDS}
+    values: dict[str, Any] = {}
+    if spec.recipe is not None:
+        recipe, changed = named_recipe(spec.recipe, spec.protocol)
+        words += ["--recipe", recipe, "--epochs", str(spec.recipe.epochs)]
+        values |= dict(changed)
+        if recipe == "plus":
+            # A method may have rows of its own there, which only the method knows.
+            values |= {name: getattr(spec.recipe, name) for name in ROW_FIELDS}
     defaults = {f.name: f.default for f in fields(TrialSpec)} | {"width": _default_width(spec)}
     values |= {name: getattr(spec, name) for name in SETTABLE if getattr(spec, name) != defaults[name]}
     clashing = {*FIELDS, *SETTABLE}

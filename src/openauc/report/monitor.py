@@ -1,4 +1,4 @@
-"""The report on a stream that was watched: what was rejected when, what has changed, what labels said later."""
+"""The report on a stream that was watched: what was rejected when, and what has changed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openauc.environment import environment
-from openauc.features.monitor.timeline import ERROR
 from openauc.report.model import MOST_CLASSES
-from openauc.report.page import interval, percent, render
+from openauc.report.page import percent, render
 
 if TYPE_CHECKING:
     from openauc.features.monitor.monitor import Alarm, Monitor
@@ -42,7 +41,6 @@ def _data(monitor: Monitor) -> dict[str, Any]:
     timeline = monitor.timeline
     n = timeline.n
     low, high = _band(monitor, n)
-    expected = _expected(monitor)
     return {
         "end": np.cumsum(n).tolist(),
         "n": n.tolist(),
@@ -59,27 +57,7 @@ def _data(monitor: Monitor) -> dict[str, Any]:
         "usual_tenths": (monitor.usual[2] / monitor.usual[2].sum()).round(4).tolist(),
         "alarms": [{"sample": alarm.sample, "since": alarm.since} for alarm in monitor.alarms],
         "classes": _classes(monitor),
-        "labelled": [
-            {
-                "first": window.first,
-                "last": window.last,
-                "n_known": window.n_known,
-                "n_unknown": window.n_unknown,
-                "openauc": window.openauc,
-                "low": None if window.interval is None else window.interval.low,
-                "high": None if window.interval is None else window.interval.high,
-                "accuracy": window.accuracy,
-            }
-            for window in monitor.labelled_windows()
-        ],
-        "expected": None if expected is None else expected.openauc,
     }
-
-
-def _expected(monitor: Monitor) -> Any:
-    """OpenAUC on held-out classes, if it is the same metric."""
-    report = monitor.classifier.report_
-    return report.expected if report.max_ofpr is None else None
 
 
 def _band(monitor: Monitor, n: Any) -> tuple[list[float], list[float]]:
@@ -120,7 +98,6 @@ def _words(monitor: Monitor, name: str, stream: str) -> dict[str, Any]:
     from openauc.features.monitor.monitor import LIMITS, PARTS
 
     n_classes = len(monitor.classifier.classes_)
-    expected = _expected(monitor)
     return {
         "name": name,
         "headline": _headline(monitor, name, stream),
@@ -140,9 +117,6 @@ def _words(monitor: Monitor, name: str, stream: str) -> dict[str, Any]:
         "some_classes": f"The {MOST_CLASSES} of {n_classes} classes with the strongest evidence. "
         if n_classes > MOST_CLASSES
         else "",
-        "labelled": len(monitor.labelled_windows()),
-        "labels_level": percent(1.0 - ERROR, 0),
-        "expected": None if expected is None else f"{percent(expected.openauc)} ({interval(expected.interval)})",
         "limits": LIMITS,
     }
 

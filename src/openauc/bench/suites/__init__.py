@@ -85,7 +85,7 @@ def load_suite(name: str | Path) -> Suite:
     Examples
     --------
     >>> len(load_suite("digits").trials(seeds=3))
-    165
+    135
     """
     if str(name).endswith(".py"):
         module = _from_file(Path(name))

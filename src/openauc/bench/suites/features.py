@@ -1,12 +1,12 @@
 """Heads and scores on embeddings of texts and images: which way to reject, on which data.
 
-Logistic regression with every score, with rules that look at several of them, and with scikit-learn's detectors of
-outliers; beside it a small network on the same embeddings, trained with the losses of the papers.
+Logistic regression with every score, and with rules that look at several of them; beside it a small network on the same
+embeddings, trained with the losses of the papers.
 """
 
 from __future__ import annotations
 
-from openauc.bench.trial import DETECTORS, TrialSpec
+from openauc.bench.trial import TrialSpec
 from openauc.features.scores.base import RULES
 from openauc.features.scores.registry import SCORES
 from openauc.methods import recipe_for
@@ -28,7 +28,7 @@ def trials(splits: int = 10) -> list[TrialSpec]:
         if protocol.of_embeddings
         for split in range(min(splits, len(protocol.splits)))
     ]
-    scored: list[tuple[str, str | None]] = [(HEAD, score) for score in (*RULES, *SCORES, *DETECTORS)]
+    scored: list[tuple[str, str | None]] = [(HEAD, score) for score in (*RULES, *SCORES)]
     trained: list[tuple[str, str | None]] = [(method, None) for method in NETWORKS]
     return [
         _trial(name, split, method, score)

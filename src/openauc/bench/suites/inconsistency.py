@@ -9,8 +9,8 @@ from openauc.bench.suites import table2
 from openauc.bench.trial import TrialSpec
 
 PROTOCOLS: dict[table2.Budget, tuple[str, ...]] = {
-    "paper": ("mnist", "cifar10", "tinyimagenet"),
-    "cpu": ("mnist", "cifar10"),
+    "paper": ("cifar+10", "cifar+50", "tinyimagenet"),
+    "cpu": ("cifar+10", "cifar+50"),
 }
 
 

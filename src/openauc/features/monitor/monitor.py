@@ -30,8 +30,7 @@ from openauc._files import PathLike, atomic_write, parse_json
 from openauc._validation import as_scores, as_vector, check_fraction, check_same_length
 from openauc.features.classifier.estimator import OpenSetClassifier
 from openauc.features.monitor.betting import Ranks, Wealth, shape_bets, tail_bets
-from openauc.features.monitor.timeline import TENTHS, Delayed, LabelledWindow, Timeline
-from openauc.intervals import Interval
+from openauc.features.monitor.timeline import FIELDS, TENTHS, Timeline
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -115,6 +114,10 @@ class Monitor:
         What has changed, in order of time; each thing once.
     n
         Samples so far.
+    timeline
+        Counts and evidence in windows.
+    usual
+        Of the reference: samples by class, those of them rejected, samples in each tenth of the scores.
 
     Examples
     --------
@@ -147,7 +150,7 @@ class Monitor:
             (score, predicted), kind = classifier._decide(reference), "reference"
         self._begin(kind, window, int(random_state))
         self._tenths = np.quantile(score, np.arange(1, TENTHS) / TENTHS)
-        self._usual = self._counted(score, predicted)
+        self.usual = self._counted(score, predicted)
         for ranks, group in zip(self._ranks, self._groups(predicted), strict=True):
             ranks.add(score, group)
 
@@ -164,8 +167,7 @@ class Monitor:
         self._ranks = [Ranks() for _ in self._groups(np.zeros(0, np.int64))]
         self._wealth = [Wealth.of(tails), Wealth.of(tails, n_classes), Wealth.of(shape_bets(falls=not self.one_sided))]
         self._highest = [np.zeros(1), np.zeros(n_classes), np.zeros(1)]  # logarithms, by part and class
-        self._timeline = Timeline.empty(window, n_classes, len(PARTS))
-        self._delayed = Delayed(window)
+        self.timeline = Timeline(window, n_classes, len(PARTS))
         self._rng = np.random.default_rng(seed)
 
     @property
@@ -208,7 +210,7 @@ class Monitor:
             raise ValueError(f"predicted must be indices of the classes, integers from 0 to {n_classes - 1}.")
         before, at = len(self.alarms), 0
         while at < len(scores):
-            end = at + self._timeline.room
+            end = at + self.timeline.room
             self._look(scores[at:end], classes[at:end].astype(np.int64), None if times is None else times[at:end])
             at = end
         return self.alarms[before:]
@@ -230,8 +232,7 @@ class Monitor:
             reached[part] = evidence.max()
             crossed += self._record(part, group, evidence)
         times = ("", "") if time is None else (str(time[0]), str(time[-1]))
-        self._timeline.add(*self._counted(score, predicted), reached, times)
-        self._delayed.add(score.astype(np.float64), predicted)
+        self.timeline.add(*self._counted(score, predicted), reached, times)
         for row, part, group_ in sorted(crossed):
             self.alarms += (self._alarm(row, part, group_, None if time is None else str(time[row])),)
         self.n += len(score)
@@ -252,8 +253,8 @@ class Monitor:
     def _alarm(self, row: int, part: int, group: int, time: str | None) -> Alarm:
         sample = self.n + row + 1
         since = int(np.clip(self._wealth[part].beginning(group), 1, sample))
-        called, rejected, tenths = self._timeline.since(since)
-        usual_called, usual_rejected, usual_tenths = self._usual
+        called, rejected, tenths = self.timeline.since(since)
+        usual_called, usual_rejected, usual_tenths = self.usual
         label = None
         match PARTS[part]:
             case "scores":
@@ -273,49 +274,15 @@ class Monitor:
             usual=float(usual),
         )
 
-    # Labels that come later
-
-    def labels(self, y_true: ArrayLike, *, samples: ArrayLike | None = None) -> None:
-        """Take labels of samples seen before; what is none of the known classes is unknown.
-
-        Parameters
-        ----------
-        samples
-            Their numbers in the stream, from 1; else the first ones that have no label yet.
-        """
-        label = self.classifier._place(y_true)
-        if samples is None:
-            numbers = self._delayed.next_samples(len(label))
-        else:
-            numbers = as_vector("samples", samples).astype(np.int64) - 1
-            check_same_length(samples=numbers, y_true=label)
-        self._delayed.take(label, numbers)
-
-    def labelled_windows(self) -> tuple[LabelledWindow, ...]:
-        """OpenAUC and accuracy in each window with labels; the intervals of all together hold with 95 %."""
-        return tuple(self._delayed.windows())
-
-    # Telling
-
-    @property
-    def timeline(self) -> Timeline:
-        """Counts and evidence in windows."""
-        return self._timeline
-
-    @property
-    def usual(self) -> tuple[Counts, Counts, Counts]:
-        """Of the reference: samples by class, those of them rejected, samples in each tenth of the scores."""
-        return self._usual
-
     @property
     def usual_share(self) -> float:
         """Share of the reference that the threshold rejects."""
-        return float(self._usual[1].sum() / self._usual[0].sum())
+        return float(self.usual[1].sum() / self.usual[0].sum())
 
     @property
     def rejected_share(self) -> float:
         """Share of the stream that was rejected."""
-        return float(self._timeline.rejected.sum() / max(self.n, 1))
+        return float(self.timeline.rejected.sum() / max(self.n, 1))
 
     def p_value(self, part: str) -> float:
         """Bound on the probability that the evidence of a part would ever get as high, if nothing changed.
@@ -343,7 +310,7 @@ class Monitor:
         """What was seen, what has changed, and what cannot be told."""
         lines = [
             f"{self.n:,} samples, {self.rejected_share:.1%} rejected; {self.usual_share:.1%} of "
-            f"{self._usual[0].sum():,} in the reference",
+            f"{self.usual[0].sum():,} in the reference",
             *(f"alarm at {alarm}" for alarm in self.alarms),
             *(() if self.alarms else ("no alarm",)),
             f"promise: {self.promise}",
@@ -365,23 +332,26 @@ class Monitor:
             "n": self.n,
             "alarms": [asdict(alarm) for alarm in self.alarms],
             "rng": self._rng.bit_generator.state,
-            "start": self._delayed.start,
-            "finished": [asdict(window) for window in self._delayed.finished],
         }
         arrays: dict[str, NDArray[Any]] = {
             "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
-            "tenths": self._tenths,
-            **{f"usual.{i}": counts for i, counts in enumerate(self._usual)},
-            **{f"highest.{i}": values for i, values in enumerate(self._highest)},
-            **{f"kept.{name}": values for name, values in self._delayed.kept._asdict().items()},
-            **{f"timeline.{name}": values for name, values in self._timeline.arrays().items()},
+            "timeline.size": np.array(self.timeline.size),
+            **self._arrays(),
         }
-        for i, ranks in enumerate(self._ranks):
-            arrays |= {f"ranks.{i}.keys": ranks.keys, f"ranks.{i}.counts": ranks.counts}
-        for i, wealth in enumerate(self._wealth):
-            arrays |= {f"wealth.{i}.{name}": getattr(wealth, name) for name in WEALTH}
         with atomic_write(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """All counts by the name they have in the file."""
+        found: dict[str, NDArray[Any]] = {"tenths": self._tenths}
+        found |= {f"usual.{i}": counts for i, counts in enumerate(self.usual)}
+        found |= {f"highest.{i}": values for i, values in enumerate(self._highest)}
+        found |= {f"timeline.{name}": getattr(self.timeline, name) for name in FIELDS}
+        for i, ranks in enumerate(self._ranks):
+            found |= {f"ranks.{i}.keys": ranks.keys, f"ranks.{i}.counts": ranks.counts}
+        for i, wealth in enumerate(self._wealth):
+            found |= {f"wealth.{i}.{name}": getattr(wealth, name) for name in WEALTH}
+        return found
 
     @classmethod
     def load(cls, path: PathLike, classifier: OpenSetClassifier) -> Monitor:
@@ -394,52 +364,69 @@ class Monitor:
             about = parse_json(arrays["about"].tobytes())
             if about["format"] != FORMAT or about["version"] != VERSION:
                 raise ValueError(f"its format is {about['format']} {about['version']}")
-            if about["model"] != _fingerprint(classifier):
-                raise _OtherModelError
-            monitor = cls.__new__(cls)
-            monitor.classifier, monitor.alpha = classifier, about["alpha"]
-            monitor._restore(about, arrays)
-        except _OtherModelError:
+            same_model = about["model"] == _fingerprint(classifier)
+            monitor = cls(classifier, alpha=about["alpha"], window=about["window"])
+            if same_model:
+                monitor._restore(about, arrays)
+        except Exception as error:  # an edited or damaged file fails in many ways
+            raise ValueError(f"{path} is not a state of a monitor ({error!r}); begin a new one.") from None
+        if not same_model:
             raise ValueError(
                 f"{path} belongs to another model, or to this one with another threshold or calibration; load that "
                 "one, or begin a new state."
-            ) from None
-        except Exception as error:
-            raise ValueError(f"{path} is no state of a monitor ({error}); begin a new one.") from None
+            )
         return monitor
 
     def _restore(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._begin(about["reference"], about["window"], 0)
-        self.n = about["n"]
-        self.alarms = tuple(Alarm(**alarm) for alarm in about["alarms"])
+        """Take the content of a file, after a check that it fits this classifier."""
+        if about["reference"] not in ("cross", "split", "reference"):
+            raise ValueError(f"its reference is {about['reference']!r}")
+        self._begin(about["reference"], self.window, 0)
+        for name, fresh in self._arrays().items():
+            _check_like(name, arrays[name], fresh)
+        self.n, self.timeline.size = int(about["n"]), int(arrays["timeline.size"])
+        self.alarms = tuple(map(_alarm_from, about["alarms"]))
         self._rng.bit_generator.state = about["rng"]
         self._tenths = arrays["tenths"]
-        self._usual = (arrays["usual.0"], arrays["usual.1"], arrays["usual.2"])
+        self.usual = (arrays["usual.0"], arrays["usual.1"], arrays["usual.2"])
         self._highest = [arrays[f"highest.{i}"] for i in range(len(PARTS))]
+        for name in FIELDS:
+            setattr(self.timeline, name, arrays[f"timeline.{name}"])
         for i, ranks in enumerate(self._ranks):
             ranks.keys, ranks.counts = arrays[f"ranks.{i}.keys"], arrays[f"ranks.{i}.counts"]
+            if len(ranks.keys) != len(ranks.counts) or (np.diff(ranks.keys) <= 0).any():
+                raise ValueError(f"ranks.{i} are not in order")
         for i, wealth in enumerate(self._wealth):
             for name in WEALTH:
                 setattr(wealth, name, arrays[f"wealth.{i}.{name}"])
-        self._timeline = Timeline.of(_below("timeline", arrays))
-        finished = [
-            LabelledWindow(**{**one, "interval": one["interval"] and Interval(*one["interval"])})
-            for one in about["finished"]
-        ]
-        kept = _below("kept", arrays)
-        self._delayed = Delayed(self.window, start=about["start"], finished=tuple(finished), **kept)
+        sizes = self.timeline.n
+        if (
+            len({len(getattr(self.timeline, name)) for name in FIELDS}) > 1
+            or sizes.sum() != self.n
+            or (sizes[:-1] != self.timeline.size).any()
+            or not (sizes[-1:] <= self.timeline.size).all()
+        ):
+            raise ValueError("the samples of its windows do not add up")
 
 
-class _OtherModelError(Exception):
-    pass
+def _check_like(name: str, values: NDArray[Any], fresh: NDArray[Any]) -> None:
+    """Raise unless an array of a file may replace that of a new monitor; ranks and windows have any length."""
+    begin, kind = int(name.startswith(("ranks", "timeline"))), values.dtype.kind
+    if kind != fresh.dtype.kind or values.ndim != fresh.ndim or values.shape[begin:] != fresh.shape[begin:]:
+        raise ValueError(f"{name} is {values.dtype} of shape {values.shape}; expected {fresh.dtype} of {fresh.shape}")
+    if (kind == "f" and np.isnan(values).any()) or (kind == "i" and (values < 0).any()):
+        raise ValueError(f"{name} holds NaN or negative counts")
 
 
-def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(f"{prefix}."): values for name, values in arrays.items() if name.startswith(f"{prefix}.")}
+def _alarm_from(said: Mapping[str, Any]) -> Alarm:
+    texts = {name: None if said[name] is None else str(said[name]) for name in ("label", "time")}
+    numbers = {name: int(said[name]) for name in ("sample", "since")}
+    shares = {name: float(said[name]) for name in ("seen", "usual")}
+    return Alarm(part=PARTS[PARTS.index(said["part"])], **texts, **numbers, **shares)  # type: ignore[arg-type]
 
 
 def _fingerprint(classifier: OpenSetClassifier) -> str:
-    """Of all that a monitor looks at in a classifier."""
+    """Hash of all that a monitor uses of a classifier."""
     digest = hashlib.sha256(repr(classifier.classes_.tolist()).encode())
     for values in (classifier.thresholds_, classifier.calibration_scores_, classifier.calibration_classes_):
         digest.update(np.ascontiguousarray(values).tobytes())

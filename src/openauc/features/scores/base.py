@@ -12,7 +12,7 @@ Real = NDArray[np.floating]
 Array: TypeAlias = Any
 """Of numpy, or of another library of the array API standard, whose functions ``__array_namespace__`` gives."""
 
-HEADS = ("logistic", "class_mean", "mlp")
+HEAD_NAMES = ("logistic", "class_mean", "mlp")
 """Names of our heads, the classifiers on embeddings (:mod:`openauc.features.classifier.heads`)."""
 RULES = ("learned", "average", "selected")
 """Names of the ways to reject that look at several scores, and at held-out classes."""

@@ -1,18 +1,22 @@
 """Heads as trials: each score by hand, one fit for all of them, and the whole way through a store."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from sklearn.ensemble import IsolationForest
+from typer.testing import CliRunner
 
 from openauc import openauc_score
-from openauc.bench import runner, trial
-from openauc.bench.heads import DETECTORS, FittedHead
-from openauc.bench.runner import load_data, run
+from openauc.bench import runner
+from openauc.bench.runner import run
 from openauc.bench.trial import TrialSpec
+from openauc.cli import app
 from openauc.features import OpenSetClassifier
 from openauc.features.classifier import heads
-from openauc.features.classifier.fitting import COMPARED
 from openauc.features.scores import base
+from openauc.protocols import Split, get_protocol
+from openauc.training.head import FittedHead
+from openauc.training.trained import SavedRun, load_data
 
 
 def spec(score=None, split=0, method="logistic"):
@@ -26,18 +30,18 @@ def data():
 
 @pytest.fixture(scope="module")
 def head():
-    return FittedHead(spec(), lambda one: load_data(one, None))
+    return FittedHead(spec(), lambda: load_data(spec(), None))
 
 
 def test_the_learned_score_is_the_classifiers_own(head, data):
     found = head.predictions(spec("learned"), data, "test")
-    assert found.open_score.tolist() == head.classifier.open_score(data.test_images).tolist()
+    assert found.open_score.tolist() == head.train().open_score(data.test_images).tolist()
     assert head.predictions(spec(), data, "test").open_score.tolist() == found.open_score.tolist()
     assert head.seconds > 0
 
 
 def test_single_scores_look_at_the_final_head(head, data):
-    _, logits = head.classifier.observer_(np.asarray(data.test_images))
+    _, logits = head.train().observer_(np.asarray(data.test_images))
     found = head.predictions(spec("max_logit"), data, "test")
     assert found.y_pred.tolist() == logits.argmax(1).tolist()
     np.testing.assert_allclose(found.open_score, -logits.max(1), rtol=1e-6)
@@ -68,38 +72,27 @@ def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
 @pytest.mark.parametrize("rule", ["selected", "average"])
 def test_two_classes_leave_nothing_to_compare(rule, data):
     rows = np.flatnonzero(data.train_labels < 2)
-    two = data.fold(rows, np.arange(50))
-    found = FittedHead(spec(), lambda _: two).predictions(spec(rule), two, "validation")
+    part = data.train._replace(
+        images=data.train_images[rows],
+        labels=data.train_labels[rows],
+        validation_images=data.train_images[:50],
+        validation_labels=np.where(data.train_labels[:50] < 2, data.train_labels[:50], -1),
+    )
+    two = replace(data, split=Split(data.split.known[:2], data.split.known[2:]), read_train=lambda: part)
+    found = FittedHead(spec(), lambda: two).predictions(spec(rule), two, "validation")
     expected = by_rule(rule, two).predictions(two.validation_images, two.validation_labels)
     assert openauc_score(*found) == openauc_score(*expected)
 
 
-def test_the_average_of_all_is_of_standardised_scores(head, data):
-    found = head.predictions(spec("average_of_all"), data, "test")
-    scale = dict(zip(COMPARED, zip(head.scale.mean, head.scale.deviation, strict=True), strict=True))
-    evidence = [
-        (head.predictions(spec(name), data, "test").open_score - mean) / deviation
-        for name, (mean, deviation) in scale.items()
-    ]
-    np.testing.assert_allclose(found.open_score, np.mean(evidence, axis=0))
-    assert openauc_score(*found) > 0.9
-
-
-def test_a_detector_of_outliers_does_not_look_at_classes(head, data):
-    found = head.predictions(spec("isolation_forest"), data, "test").open_score
-    forest = IsolationForest(random_state=0)
-    rows = np.random.RandomState(0).permutation(len(data.train_images))
-    expected = -forest.fit(np.asarray(data.train_images)[rows]).score_samples(data.test_images)
-    np.testing.assert_allclose(found, expected)
-
-
 def test_one_fit_serves_all_scores_of_a_store(tmp_path, monkeypatch):
     fits = []
-    monkeypatch.setattr(FittedHead, "train", lambda self: fits.append(self) or self.classifier)
-    specs = [spec("learned"), spec("knn"), spec("average_of_all")]
+    fit = OpenSetClassifier.fit
+    monkeypatch.setattr(OpenSetClassifier, "fit", lambda self, *arrays: fits.append(self) or fit(self, *arrays))
+    specs = [spec("learned"), spec("knn"), replace(spec("knn"), balanced=True)]
     results = run(specs, out=tmp_path)
     assert [result.error for result in results] == [None, None, None]
-    assert len(set(map(id, fits))) == 1
+    assert results[1].n_known > results[2].n_known == results[2].n_unknown  # each has its own test samples
+    assert len(fits) == 1
     assert results[0].metrics["openauc"] > 0.9
     assert run(specs, out=tmp_path) == results  # nothing is left to do
 
@@ -113,8 +106,7 @@ def test_a_network_on_embeddings_trains_on_the_usual_path(tmp_path):
 
 
 def test_names_that_need_no_scikit_learn_are_those_it_has():
-    assert set(base.HEADS) == set(heads.HEADS)
-    assert set(trial.DETECTORS) == {"average_of_all", *DETECTORS}
+    assert set(base.HEAD_NAMES) == set(heads.HEADS)
 
 
 def test_a_head_is_for_embeddings_and_its_scores_for_it():
@@ -122,5 +114,19 @@ def test_a_head_is_for_embeddings_and_its_scores_for_it():
         TrialSpec.of("digits", 0, "logistic")
     with pytest.raises(ValueError, match="has no recipe"):
         TrialSpec.of("digits_pixels", 0, "logistic", epochs=3)
-    with pytest.raises(ValueError, match="score is 'isolation_forest'"):
-        TrialSpec.of("digits_pixels", 0, "openauc", score="isolation_forest")
+    with pytest.raises(ValueError, match="score is 'learned'"):
+        TrialSpec.of("digits_pixels", 0, "openauc", score="learned")
+
+
+def test_a_head_is_trained_from_the_command_line_and_is_not_a_network(tmp_path):
+    made = CliRunner().invoke(app, ["train", "digits_pixels", "-m", "logistic", "--score", "knn", "-o", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+    assert "fitted by scikit-learn" in made.output
+    with pytest.raises(ValueError, match="openauc fit"):
+        SavedRun(tmp_path)
+
+
+def test_heads_of_older_stores_keep_their_ids():
+    old = {**spec("knn").to_dict(), "backbone": "logistic", "recipe": get_protocol("digits_pixels").recipes["head"]}
+    assert TrialSpec.from_dict(old) == spec("knn")
+    assert spec("knn").id == "digits_pixels-0-logistic-s0-b8b41438e2"

@@ -1,0 +1,85 @@
+"""A head on embeddings as a trained thing: scikit-learn fits it once, and any score can be tested on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from openauc.features.classifier.estimator import OpenSetClassifier
+from openauc.features.classifier.evidence import HeadWithScores
+from openauc.features.scores.registry import SCORES
+from openauc.predictions import Predictions
+from openauc.protocols import OpenSetData
+from openauc.training.predict import Embedded
+from openauc.training.spec import TrialSpec
+
+
+class FittedHead:
+    """An :class:`~openauc.features.OpenSetClassifier` at its defaults but for the head, fitted when first needed.
+
+    Parameters
+    ----------
+    spec
+        Any of the trials that share the fit.
+    load
+        Returns what it is fitted on.
+    """
+
+    def __init__(self, spec: TrialSpec, load: Callable[[], OpenSetData]) -> None:
+        self.spec = spec
+        self.load = load
+        self.seconds = 0.0
+        self._fitted: dict[str, OpenSetClassifier] = {}
+
+    @cached_property
+    def data(self) -> OpenSetData:
+        """What it is fitted on."""
+        return self.load()
+
+    def train(self) -> OpenSetClassifier:
+        """The classifier with the learned rejector."""
+        return self._with("learned")
+
+    def predictions(self, spec: TrialSpec, data: OpenSetData, part: str) -> Predictions:
+        """The triple of one part of the data by the score of a trial."""
+        X, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        with threadpool_limits(1, user_api="blas"):
+            if spec.score in (None, "learned", "average"):
+                return self._with(spec.score or "learned").predictions(X, labels)
+            raw, logits = self.observer(self._name(str(spec.score)))(self._typed(X))
+            return Predictions.of(labels, logits.argmax(1), raw[:, 0])
+
+    def embedded(self, spec: TrialSpec, data: OpenSetData, part: str) -> Embedded:
+        """The features, which are the data, and the logits of the head."""
+        X, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        final = self.train().observer_
+        return Embedded(X, final.head.logits(final.scaling(self._typed(X))).astype(np.float32), labels)
+
+    def observer(self, *scores: str) -> HeadWithScores:
+        """The final head with these scores."""
+        final, X = self.train().observer_, self._typed(self.data.train_images)
+        return HeadWithScores.fit(final.head, X, self.data.train_labels, scores, final.scaling)
+
+    def _with(self, rejector: str) -> OpenSetClassifier:
+        if rejector not in self._fitted:
+            begin = time.perf_counter()
+            classifier = OpenSetClassifier(head=self.spec.method, rejector=rejector, random_state=self.spec.seed)
+            self._fitted[rejector] = classifier.fit(np.asarray(self.data.train_images), self.data.train_labels)
+            self.seconds += time.perf_counter() - begin if rejector == "learned" else 0.0
+        return self._fitted[rejector]
+
+    def _name(self, score: str) -> str:
+        """A score by name; for ``selected`` the best one, or the only one where nothing was compared."""
+        if score != "selected":
+            return score
+        report = self.train().report_
+        return next((tried.name for tried in report.tried if tried.name in SCORES), report.chosen)
+
+    def _typed(self, X: Any) -> NDArray[Any]:
+        return np.asarray(X, self.train().dtype_)
