@@ -96,6 +96,7 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
         "thresholds": json.dumps([encode_float(value) for value in classifier.thresholds_.tolist()]),
         "guarantee": classifier.guarantee_,
     }
+    del model.metadata_props[:]
     for key, value in metadata.items():
         model.metadata_props.add(key=key, value=value)
     return model
