@@ -103,6 +103,7 @@ def plain_step(method: Method, optimizer: Optimizer, x: Tensor, y: Tensor) -> fl
 
 def plain_epoch(method: Method, images: Pixels, labels: NDArray[np.int64], recipe: Recipe, workers: int) -> None:
     method.train()
+    method.use_recipe(recipe)
     optimizer = method.optimizer(recipe)
     context = "fork" if workers else None  # starts at once, where a spawned worker imports torch first
     dataset = PillowImages(images, labels, recipe)

@@ -48,6 +48,7 @@ def step_rows(data: OpenSetData, recipe: Recipe, width: int, rounds: int) -> lis
     def step(name: str, **options: str) -> Timed:
         method = built(name, data, recipe, width, **options).train()
         lay_out(method, torch.channels_last)
+        method.use_recipe(recipe)
         optimizer = method.optimizer(recipe)
         method.train_batch(x, y, optimizer)  # allocates the optimiser's state
         return lambda: timed(method.train_batch, x, y, optimizer)
@@ -97,6 +98,7 @@ def part_rows(ours: Method, plain: Method, recipe: Recipe, repeats: int) -> list
     sides = (ours, x.contiguous(memory_format=torch.channels_last)), (plain, x)
 
     def step(method: Method, x: torch.Tensor) -> Callable[[], object]:
+        method.use_recipe(recipe)
         optimizer = method.train().optimizer(recipe)
         return lambda: plain_step(method, optimizer, x, y)
 

@@ -63,17 +63,6 @@ plt.show()
 # sphinx_gallery_end_ignore
 
 # %%
-# Labels that come later
-# ----------------------
-#
-# Labels may come in any order, and of some samples only. They give OpenAUC over time, with intervals that hold for all
-# windows together.
-
-monitor.labels(digit[rows])
-for window in monitor.labelled_windows()[-3:]:
-    print(f"{window.first}-{window.last}: OpenAUC {window.openauc:.3f}, {window.interval.low:.3f} or more")
-
-# %%
 # What this can tell, and what not
 # --------------------------------
 #
@@ -104,7 +93,5 @@ for line in monitor.summary().splitlines():
 #
 #    openauc watch model stream.parquet --state state.npz -o page.html
 #    openauc watch model tomorrow.parquet --state state.npz -o page.html --fail-on-alarm
-#    openauc watch model --state state.npz --labels labels.csv -o page.html
 #
-# ``labels.csv`` has a column ``sample``, the number in the stream, and a column ``label``. The page shows the timeline,
-# the classes, and what labels said later.
+# The page shows the timeline and the classes. When labels come in, ``openauc evaluate --by day`` gives OpenAUC by day.

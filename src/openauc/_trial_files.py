@@ -9,7 +9,7 @@ from typing import Any
 
 SPEC = "spec.json"
 LOG = "log.jsonl"
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.pt"
 WEIGHTS = "model.safetensors"
 PREDICTIONS = "predictions.parquet"
 VALIDATION = "validation.parquet"

@@ -15,6 +15,7 @@ UNKNOWN = -1
 
 Label = int | str
 _LARGEST_EXACT_INTEGER = 2**53
+_ROUNDING = 1e-12  # relative: 0.55 * 20 must count as 11, not as a little more
 
 
 def as_array(values: ArrayLike) -> NDArray[Any]:
@@ -219,6 +220,26 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = T
         left, right = "[" if zero else "(", "]" if one else ")"
         raise ValueError(f"{name} is {value!r}; expected a fraction in {left}0, 1{right}, not a percentage.")
     return number
+
+
+def at_least(share: float, total: ArrayLike) -> NDArray[np.float64]:
+    """Smallest count that is at least ``share`` of ``total``; of a sum of weights, a float, the share itself.
+
+    >>> at_least(0.55, 20).item(), at_least(0.95, 19).item()
+    (11.0, 19.0)
+    """
+    wanted = share * np.asarray(total) * (1.0 - _ROUNDING)
+    return wanted if np.asarray(total).dtype.kind == "f" else np.ceil(wanted)
+
+
+def at_most(share: float, total: ArrayLike) -> NDArray[np.float64]:
+    """Largest count that is at most ``share`` of ``total``; of a sum of weights, a float, the share itself.
+
+    >>> at_most(0.1, 19).item(), at_most(0.1, 30).item()
+    (1.0, 3.0)
+    """
+    wanted = share * np.asarray(total) * (1.0 + _ROUNDING)
+    return wanted if np.asarray(total).dtype.kind == "f" else np.floor(wanted)
 
 
 def named(names: Iterable[Any], most: int = 20) -> str:

@@ -17,7 +17,7 @@ from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import cores
 
 # Of the torch side nothing is imported up here: every worker imports this module.
-CHECKPOINT, LOG = "checkpoint.safetensors", "log.jsonl"
+CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 
 
 def job(seed: int = 0, folder: str | None = None, **more: object) -> Job:
@@ -364,14 +364,14 @@ def trains_or_waits_for_it(item: Job) -> Outcome:
 
 def log_of_interrupted(execute: Execute, long: Job, folder: Path) -> list[str]:
     """Lines of the log of a training whose consumer stops after an epoch or two."""
-    from openauc.training.checkpoint import Checkpoint
+    from openauc.training.checkpoint import load_checkpoint
 
     trial = folder / long.specs[0].id
     outcomes = execute(trains_or_waits_for_it, iter([long, job(seed=1, folder=long.folder)]))
     assert seed_of(next(outcomes).job) == 1
     outcomes.close()
     # Within an epoch: such a checkpoint is written for a signal only.
-    assert Checkpoint.load(trial / CHECKPOINT).progress.batch > 0
+    assert load_checkpoint(trial / CHECKPOINT)["progress"]["batch"] > 0
     return (trial / LOG).read_text().splitlines()
 
 

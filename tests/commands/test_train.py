@@ -238,10 +238,10 @@ def test_sigterm_stops_cleanly_and_the_same_command_resumes(tmp_path):
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 128 + signal.SIGTERM
-    assert (out / "checkpoint.safetensors").is_file()
+    assert (out / "checkpoint.pt").is_file()
     assert not (out / RESULT).exists()
     assert start(*words, out).wait(120) == 0
-    assert not (out / "checkpoint.safetensors").exists()
+    assert not (out / "checkpoint.pt").exists()
     run(*words, tmp_path / "whole")
     resumed, whole = (load_file(folder / WEIGHTS) for folder in (out, tmp_path / "whole"))
     assert all(torch.equal(value, resumed[key]) for key, value in whole.items())

@@ -49,6 +49,7 @@ RECIPE = Recipe(optimizer="adam", learning_rate=0.01, weight_decay=0.0)
 def train(method, x, y, *, steps, recipe=RECIPE):
     """Whole epochs, pass by pass, as a loop would run them; returns the loss of each last pass."""
     torch.manual_seed(0)  # dropout
+    method.use_recipe(recipe)
     optimizer = method.optimizer(recipe)
     losses = []
     for step in range(steps):

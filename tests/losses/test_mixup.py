@@ -40,6 +40,16 @@ def test_against_the_definition(labels, weight, pairing, seed):
 
 
 @pytest.mark.parametrize("weight", ["batch", "sample"])
+@pytest.mark.parametrize("pairing", ["full", "half"])
+def test_with_classes_on_the_cpu_nothing_is_read_from_the_device(weight, pairing):
+    features = torch.empty(8, 3, device="meta")  # holds no value that could be waited for
+    target = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    mixed, kept = manifold_mixup(features, target, rng=np.random.default_rng(0), weight=weight, pairing=pairing)
+    assert mixed.device == kept.device == features.device
+    assert mixed.shape == (len(kept), 3)
+
+
+@pytest.mark.parametrize("weight", ["batch", "sample"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_feature_maps_keep_shape_and_dtype(weight, dtype):
     features = torch.rand(6, 4, 3, 3, dtype=dtype)

@@ -10,7 +10,7 @@ def test_it_is_arpl_under_another_recipe(backbone, images, labels):
     losses = []
     for kind, recipe in ((ARPL, Recipe()), (ARPLPlus, Recipe()), (ARPLPlus, Recipe(label_smoothing=0.4))):
         method = kind(backbone, 3, rng=np.random.default_rng(0)).eval()
-        method.optimizer(recipe)
+        method.use_recipe(recipe)
         losses.append(method.loss(images, labels))
     assert torch.equal(losses[0], losses[1])
     assert losses[2] != losses[1]

@@ -62,7 +62,7 @@ def test_constructor_errors(backbone, rng):
 @pytest.mark.parametrize(("fixed", "used"), [(None, 0.3), (0.0, 0.0), (0.1, 0.1)])
 def test_label_smoothing_of_the_recipe_unless_fixed(fixed, used, backbone, rng, images, labels):
     method = Softmax(backbone, 3, rng=rng, label_smoothing=fixed).eval()
-    method.optimizer(Recipe(label_smoothing=0.3))
+    method.use_recipe(Recipe(label_smoothing=0.3))
     expected = smoothed_cross_entropy(method.logits(images), labels, smoothing=used)
     torch.testing.assert_close(method.loss(images, labels), expected)
 

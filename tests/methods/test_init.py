@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import openauc.methods
-from openauc.methods import build_method, load_method, make_method, method_names, method_options
+from openauc.methods import build_method, load_method, make_method, method_names, method_options, recipe_for
 from openauc.methods.base import Method
 from openauc.methods.openauc import OpenAUC
 
@@ -86,6 +86,14 @@ def test_unknown_options_and_presets_are_refused(backbone, rng):
 def same_weights(method, other):
     ours, theirs = method.state_dict(), other.state_dict()
     return ours.keys() == theirs.keys() and all(torch.equal(value, theirs[key]) for key, value in ours.items())
+
+
+def test_whatever_takes_a_method_by_name_also_takes_its_class():
+    assert load_method(OpenAUC) is OpenAUC
+    assert same_weights(
+        build_method(OpenAUC, 4, image_size=8, width=4), build_method("openauc", 4, image_size=8, width=4)
+    )
+    assert recipe_for("plus", "tinyimagenet", OpenAUC) == recipe_for("plus", "tinyimagenet", "openauc")
 
 
 def test_build_method_draws_network_and_method_with_one_seed():

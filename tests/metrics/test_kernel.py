@@ -2,9 +2,10 @@
 
 import importlib
 import importlib.util
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import oracles
@@ -12,16 +13,16 @@ import pytest
 from hypothesis import given
 from strategies import UNKNOWN, Triple, random_triple, triples
 
-from openauc.metrics import _backend, _pairs
+from openauc.metrics import _backend
 from openauc.metrics._backend import fast_backend
-from openauc.metrics._pairs import count_pairs
 from openauc.metrics.counts import counts_over_thresholds, encode
 from openauc.metrics.decision import threshold_sweep
 from openauc.metrics.rank_table import Ranking, average_precision_sum, rank
-from openauc.metrics.ranking import auroc_score, average_precision, openauc_score
+from openauc.metrics.ranking import auroc_score, average_precision, count_pairs, openauc_score
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 _fast = pytest.importorskip("openauc.metrics._fast")
+_pairs = pytest.importorskip("openauc.metrics._pairs")
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -35,6 +36,12 @@ def on_both(monkeypatch: pytest.MonkeyPatch, compute):
         monkeypatch.setenv("OPENAUC_BACKEND", backend)
         results.append(compute())
     return results
+
+
+def pairs_by_numpy(monkeypatch: pytest.MonkeyPatch, samples: Samples, with_wrong: bool) -> tuple[int, int]:
+    with monkeypatch.context() as patch:
+        patch.setenv("OPENAUC_BACKEND", "numpy")
+        return count_pairs(samples, with_wrong=with_wrong)
 
 
 def _normal(rng, n):
@@ -142,7 +149,7 @@ def test_memory_kept_from_another_call_does_not_matter(monkeypatch):
 
 @every_distribution
 @both_types
-@pytest.mark.parametrize("n", [1, 2, 33, 4095, 4096, 300_000])
+@pytest.mark.parametrize("n", [1, 33, 4096, 300_000])
 def test_both_backends_count_and_rank_alike(monkeypatch, draw, dtype, n):
     samples = adversarial(draw, n, dtype)
     for with_wrong in (False, True):
@@ -180,13 +187,6 @@ def test_no_correct_sample_leaves_nothing_to_count(monkeypatch):
     assert on_both(monkeypatch, lambda: count_pairs(samples, with_wrong=True)) == [(2500, 0)] * 2
 
 
-def test_numpy_counts_in_chunks(monkeypatch):
-    samples = adversarial(_few_values, 1000)
-    whole = _pairs._count_pairs_numpy(samples, True)
-    monkeypatch.setattr(_pairs, "_CHUNK", 7)
-    assert _pairs._count_pairs_numpy(samples, True) == whole
-
-
 def test_equal_scores_keep_the_order_of_the_samples(monkeypatch):
     samples = read_samples([0, -1, 0, -1], [0] * 4, [1.0, -0.0, 1.0, 0.0])
     for ranking in on_both(monkeypatch, lambda: rank(samples)):
@@ -195,25 +195,12 @@ def test_equal_scores_keep_the_order_of_the_samples(monkeypatch):
         assert ranking.group.tolist() == [1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("n", [2, 4095, 4096, 300_000])
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
-def test_both_backends_mark_alike(monkeypatch, n, dtype):
-    triple = random_triple(n)
-    y_true, y_pred = triple.y_true.astype(dtype), triple.y_pred.astype(dtype)
-    by_numpy, by_numba = on_both(monkeypatch, lambda: read_samples(y_true, y_pred, triple.open_score))
-    assert np.array_equal(by_numpy.kind, by_numba.kind)
-    assert (by_numpy.n_known, by_numpy.n_correct, by_numpy.n_unknown) == (
-        np.count_nonzero(y_true >= 0),
-        np.count_nonzero((y_true >= 0) & (y_true == y_pred)),
-        np.count_nonzero(y_true < 0),
-    )
-    assert by_numba.n_correct == by_numpy.n_correct
-
-
-def test_the_three_kinds(monkeypatch):
-    for samples in on_both(monkeypatch, lambda: read_samples([0, 1, -1, 2, -1], [0, 0, -1, -1, 1], [0.0] * 5)):
-        assert samples.kind.tolist() == [CORRECT, WRONG, UNKNOWN_KIND, WRONG, UNKNOWN_KIND]
-        assert (samples.n_known, samples.n_correct, samples.n_unknown) == (3, 1, 2)
+def test_the_three_kinds(dtype):
+    y_true, y_pred = np.array([0, 1, -1, 2, -1], dtype), np.array([0, 0, -1, -1, 1], dtype)
+    samples = read_samples(y_true, y_pred, [0.0] * 5)
+    assert samples.kind.tolist() == [CORRECT, WRONG, UNKNOWN_KIND, WRONG, UNKNOWN_KIND]
+    assert (samples.n_known, samples.n_correct, samples.n_unknown) == (3, 1, 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -236,10 +223,8 @@ def test_labels_of_any_layout(monkeypatch, backend, layout):
     assert rank(samples).order.tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("n", [1, 100_000])
-def test_negative_classes_are_refused(monkeypatch, backend, n):
-    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+@pytest.mark.parametrize("n", [1, 1000])
+def test_negative_classes_are_refused(n):
     y_true = np.tile([0, -1, -3], n)
     with pytest.raises(ValueError, match="y_true contains the label -3; known classes are labelled from 0"):
         read_samples(y_true, np.zeros(3 * n, dtype=int), np.zeros(3 * n))
@@ -247,9 +232,7 @@ def test_negative_classes_are_refused(monkeypatch, backend, n):
         read_samples(y_true, np.zeros(3 * n, dtype=int), np.zeros(3 * n), unknown_label=0)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_other_marks_of_unknown(monkeypatch, backend):
-    monkeypatch.setenv("OPENAUC_BACKEND", backend)
+def test_other_marks_of_unknown():
     kinds = [CORRECT, UNKNOWN_KIND]
     assert read_samples([0, 9], [0, 0], [1, 2], unknown_label=9).kind.tolist() == kinds
     assert read_samples([0, 9], [0, 0], [1, 2], unknown_label=np.int64(9)).kind.tolist() == kinds
@@ -301,27 +284,11 @@ def test_running_totals_of_integers_and_of_floats():
     assert fractions.tolist() == [[0.0, 0.75, 1.75], [0.0, 2.0, 3.0]]
 
 
-@pytest.mark.parametrize("from_top", [False, True])
-def test_both_backends_sum_precision_alike(monkeypatch, from_top):
-    samples = adversarial(_few_values, 300)
-    weight = np.random.default_rng(0).random(300)
-    for table in (rank(samples).table, rank(replace(samples, weight=weight)).table):
-        by_numpy, by_numba = on_both(
-            monkeypatch, lambda t=table: average_precision_sum(t.unknown, t.known, from_top=from_top)
-        )
-        assert by_numpy == by_numba
-        twice = average_precision_sum(np.stack([table.unknown] * 2), np.stack([table.known] * 2), from_top=from_top)
-        assert twice == pytest.approx([float(by_numpy)] * 2)
-
-
-def test_thresholds_without_any_sample_gain_nothing(monkeypatch):
+def test_thresholds_without_any_sample_gain_nothing():
     """A replicate may leave the lowest and the highest score without a sample."""
     positive, negative = np.array([0, 0, 2, 2]), np.array([0, 0, 0, 2])
     for from_top, expected in [(False, 2.0), (True, 2 * 2 / 4)]:
-        results = on_both(
-            monkeypatch, lambda f=from_top: average_precision_sum(positive, negative, from_top=f).tolist()
-        )
-        assert results == [expected] * 2
+        assert average_precision_sum(positive, negative, from_top=from_top) == expected
         assert average_precision_sum(positive[None], negative[None], from_top=from_top) == [expected]
     assert average_precision_sum(np.array([0, 1, 1]), np.array([0, 0, 0]), from_top=True) == 1.0
 
@@ -360,9 +327,14 @@ def test_both_backends_give_the_same_metrics(monkeypatch, triple):
 @pytest.fixture
 def interpreted(monkeypatch):
     """Makes the kernel run the loops in Python, so that coverage and the debugger see them."""
-    functions = {name: f.py_func for name, f in vars(_fast).items() if hasattr(f, "py_func")}
-    for name, function in functions.items():
-        monkeypatch.setattr(_fast, name, function)
+    functions = [
+        (module, name, f.py_func)
+        for module in (_fast, _pairs)
+        for name, f in vars(module).items()
+        if hasattr(f, "py_func")
+    ]
+    for patch in functions:
+        monkeypatch.setattr(*patch)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     assert len(functions) >= 10
 
@@ -373,18 +345,8 @@ def interpreted(monkeypatch):
 def test_the_uncompiled_loops_count_and_rank(interpreted, monkeypatch, draw, dtype):
     samples = adversarial(draw, 150, dtype)
     for with_wrong in (False, True):
-        assert count_pairs(samples, with_wrong=with_wrong) == _pairs._count_pairs_numpy(samples, with_wrong)
+        assert count_pairs(samples, with_wrong=with_wrong) == pairs_by_numpy(monkeypatch, samples, with_wrong)
     same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
-def test_the_uncompiled_sum_of_precisions(interpreted, monkeypatch):
-    table = rank(adversarial(_few_values, 60)).table
-    for from_top in (False, True):
-        one, other = on_both(
-            monkeypatch, lambda f=from_top: average_precision_sum(table.known, table.unknown, from_top=f)
-        )
-        assert one == other
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
@@ -480,7 +442,7 @@ def test_results_of_threads_come_in_order_and_errors_come_through():
 @pytest.mark.parametrize("n_threads", [1, 3, 8])
 def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
     samples = adversarial(_heavy_tails, 5000)
-    expected = _pairs._count_pairs_numpy(samples, True)
+    expected = pairs_by_numpy(monkeypatch, samples, True)
     monkeypatch.setattr(_backend, "threads", lambda: n_threads)
     monkeypatch.setattr(_backend, "_THREADS_FROM", 100)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
@@ -496,4 +458,29 @@ def test_more_threads_than_the_samples_of_a_side(monkeypatch):
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     for n in (4, 5, 9):
         samples = adversarial(_ascending, n)
-        assert count_pairs(samples, with_wrong=True) == _pairs._count_pairs_numpy(samples, True)
+        assert count_pairs(samples, with_wrong=True) == pairs_by_numpy(monkeypatch, samples, True)
+
+
+FORK = """
+import os
+import numpy as np
+import openauc
+
+rng = np.random.default_rng(0)
+true = rng.integers(-1, 3, 300_000)
+triple = true, np.zeros_like(true), rng.normal(size=len(true)) + (true == -1)
+before = openauc.openauc_score(*triple)  # starts the threads
+child = os.fork()
+if not child:
+    os._exit(openauc.openauc_score(*triple) != before)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_has_threads_of_its_own():
+    environment = {**os.environ, "OPENAUC_BACKEND": "numba", "OMP_NUM_THREADS": "2"}
+    result = subprocess.run(
+        [sys.executable, "-c", FORK], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stderr

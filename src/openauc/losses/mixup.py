@@ -32,7 +32,7 @@ def manifold_mixup(
     features
         (B, D) or (B, C, H, W) features at the cut point.
     target
-        (B,) class numbers.
+        (B,) class numbers. Which slots to keep is decided where they are: on the CPU nothing waits for the device.
     alpha
         Both parameters of the Beta distribution, positive.
     rng
@@ -74,6 +74,7 @@ def manifold_mixup(
     slots = features.shape[0]
     partner = torch.as_tensor(rng.permutation(slots), device=target.device)
     kept = (target != target[partner]).nonzero().squeeze(1)
+    kept, partner = kept.to(features.device), partner.to(features.device)
     own, other = features[kept], features[partner[kept]]
     if weight == "batch":
         share = float(rng.beta(alpha, alpha))

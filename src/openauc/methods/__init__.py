@@ -33,8 +33,10 @@ def method_names() -> list[str]:
     return sorted(file.name for file in pkgutil.iter_modules(__path__) if file.name != "base")
 
 
-def load_method(name: str) -> type[Method]:
+def load_method(name: str | type[Method]) -> type[Method]:
     """Class of the method called ``name``: a file in this folder, or ``pkg.module`` for one kept elsewhere.
+
+    A class is returned as it is.
 
     Raises
     ------
@@ -48,6 +50,8 @@ def load_method(name: str) -> type[Method]:
     """
     from openauc.methods.base import Method
 
+    if isinstance(name, type):
+        return name
     if "." in name:
         try:
             module = importlib.import_module(name)
@@ -77,7 +81,7 @@ def method_options(method: type[Method]) -> dict[str, Any]:
 def recipe_for(
     name: str | None,
     protocol: str | Protocol,
-    method: str = "ce_plus",
+    method: str | type[Method] = "ce_plus",
     *,
     epochs: int | None = None,
     **overrides: Any,
@@ -90,7 +94,7 @@ def recipe_for(
         A recipe of the protocol, such as ``"plain"`` or ``"plus"``; None is the protocol's own default and, where it
         has none, the one the method was published with. Under ``plus`` a method may have rows of its own.
     protocol, method
-        By name; a protocol also as itself.
+        By name, or the object itself.
     epochs
         Length of the run, see :meth:`~openauc.recipe.Recipe.scaled`.
     **overrides
@@ -107,12 +111,8 @@ def recipe_for(
     name = name or chosen.default_recipe or kind.recipe
     recipe = chosen.recipes[check_choice("recipe", name, chosen.recipes)]
     if name == "plus":
-        rows = (
-            kind.recipe_rows[known]
-            for known, entry in PROTOCOLS.items()
-            if entry is chosen and known in kind.recipe_rows
-        )
-        recipe = recipe.changed(**next(rows, {}))
+        rows = [row for known, row in kind.recipe_rows.items() if PROTOCOLS.get(known) is chosen]
+        recipe = recipe.changed(**(rows[0] if rows else {}))
     return (recipe if epochs is None else recipe.scaled(epochs)).changed(**overrides)
 
 
@@ -147,7 +147,7 @@ def make_method(
     >>> make_method("openauc", backbone, 6, rng=rng, method_args={"preset": "public_code"}).num_classes
     6
     """
-    kind = load_method(method) if isinstance(method, str) else method
+    kind = load_method(method)
     options = dict(method_args or {})
     if "preset" in options:
         options = kind.preset(options.pop("preset")) | options
@@ -158,7 +158,7 @@ def make_method(
 
 
 def build_method(
-    name: str,
+    method: str | type[Method],
     num_classes: int,
     *,
     image_size: int,
@@ -167,7 +167,7 @@ def build_method(
     seed: int = 0,
     method_args: Mapping[str, Any] | None = None,
 ) -> Method:
-    """Method of that name with a network of its own, both drawn with ``seed``; the papers' network by default.
+    """Method, by name or class, with a network of its own, both drawn with ``seed``; by default the papers' network.
 
     >>> build_method("arpl_cs", 6, image_size=16, width=4, method_args={"generator_width": 8}).num_classes
     6
@@ -176,7 +176,7 @@ def build_method(
 
     from openauc.models import make_backbone
 
-    kind = load_method(name)
+    kind = load_method(method)
     options = dict(method_args or {})
     if "image_size" in method_options(kind):
         options.setdefault("image_size", image_size)

@@ -105,10 +105,6 @@ class ARPLCS(ARPL):
         loss = super().loss(x, y)
         return loss if confusing is None else loss + self.beta * self.confusion(confusing)
 
-    def forward(self, x: Tensor, y: Tensor | None = None, confusing: Tensor | None = None) -> Tensor:
-        """``logits(x)``, or ``loss(x, y, confusing)`` when classes are given."""
-        return self.logits(x) if y is None else self.loss(x, y, confusing)
-
     def confusion(self, images: Tensor) -> Tensor:
         """Confusion loss of generated images, seen through BatchNorm branch 1."""
         with branch(self.backbone, 1):

@@ -106,9 +106,9 @@ class Method(nn.Module):
         """Scalar loss of one batch of known images (B, 3, H, W) with classes (B,)."""
         raise NotImplementedError(f"{type(self).__name__} has no loss; define loss(x, y).")
 
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """``logits(x)``, or ``loss(x, y)`` when classes are given."""
-        return self.logits(x) if y is None else self.loss(x, y)
+    def forward(self, x: Tensor, y: Tensor | None = None, *more: Tensor) -> Tensor:
+        """``logits(x)``, or ``loss(x, y, *more)`` when there are classes, which may be on the CPU."""
+        return self.logits(x) if y is None else self.loss(x, y.to(x.device), *more)
 
     def open_score(self, logits: Tensor) -> Tensor:
         """(B, C) logits to (B,) open-set scores, higher = more unknown, by the method's own score."""
@@ -119,10 +119,13 @@ class Method(nn.Module):
         """What the main optimiser updates: every parameter that asks for a gradient."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
-    def optimizer(self, recipe: Recipe) -> Optimizer:
-        """Adopt the recipe's label smoothing, unless the constructor fixed one, and build its optimiser."""
+    def use_recipe(self, recipe: Recipe) -> None:
+        """Take over what the loss needs of a recipe: its label smoothing, unless the constructor was given one."""
         if self.smoothing_from_recipe:
             self.label_smoothing = recipe.label_smoothing
+
+    def optimizer(self, recipe: Recipe) -> Optimizer:
+        """The recipe's optimiser of :meth:`trained_parameters`."""
         rate, decay = recipe.learning_rate, recipe.weight_decay
         if recipe.optimizer == "adam":
             return Adam(self.trained_parameters(), lr=rate, weight_decay=decay)

@@ -111,15 +111,16 @@ class OpenAUC(Method):
         Parameters
         ----------
         x, y
-            Known images (B, 3, H, W) and classes (B,).
+            Known images (B, 3, H, W) and classes (B,). With classes on the CPU mixing does not wait for the device.
         unknown
             (U, 3, H, W) images of no known class. They too leave no trace in running statistics; pairing by
             slot needs U = B.
         """
+        target = y.to(x.device)
         hidden = self._before_cut(x)
         logits = self.class_scores(self._after_cut(hidden))
         open_known = self.pair_score(logits)
-        correct = self.switch(logits, y)
+        correct = self.switch(logits, target)
         if unknown is None:
             mixed, kept = self.mix(hidden, y)
             if self.pairing != "all":
@@ -128,15 +129,15 @@ class OpenAUC(Method):
         else:
             with clean_statistics(self.backbone):
                 open_unknown = self.pair_score(self.logits(unknown))
-        self.observe(logits, y)
+        self.observe(logits, target)
         self._last_pairs = open_known.detach(), open_unknown.detach(), correct
-        classification = smoothed_cross_entropy(logits, y, smoothing=self.label_smoothing)
+        classification = smoothed_cross_entropy(logits, target, smoothing=self.label_smoothing)
         ranking: Tensor = self.ranking(open_known, open_unknown, correct=correct)
         return classification + self.lam * ranking
 
-    def forward(self, x: Tensor, y: Tensor | None = None, unknown: Tensor | None = None) -> Tensor:
-        """``logits(x)``, or ``loss(x, y, unknown)`` when classes are given."""
-        return self.logits(x) if y is None else self.loss(x, y, unknown)
+    def forward(self, x: Tensor, y: Tensor | None = None, *more: Tensor) -> Tensor:
+        """``logits(x)``, or ``loss(x, y, *more)``, which wants classes that are on the CPU to stay there."""
+        return self.logits(x) if y is None else self.loss(x, y, *more)
 
     def switch(self, logits: Tensor, target: Tensor) -> Tensor:
         """(B,) bool, which known samples take part in the ranking: the correctly classified ones."""

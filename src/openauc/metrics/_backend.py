@@ -42,14 +42,18 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix="openauc")
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads do not live on in a forked process
+
+
 def in_threads(function: Callable[[int], T], n_tasks: int) -> list[T]:
-    """``[function(0), function(1), ...]``, in threads: numpy and ``_fast`` release the interpreter lock."""
+    """``[function(0), function(1), ...]``, in threads: numpy and the compiled loops release the interpreter lock."""
     others = [_pool().submit(function, i) for i in range(1, n_tasks)]
     return [function(0), *(task.result() for task in others)]
 
 
 def parts_of(n: int) -> list[slice]:
-    """As many parts of ``n`` samples as there are threads for them."""
+    """Parts of ``n`` samples, one for each thread."""
     parts = threads() if n >= _THREADS_FROM else 1
     edges = np.linspace(0, n, parts + 1).astype(int).tolist()
     return [slice(a, b) for a, b in pairwise(edges)]

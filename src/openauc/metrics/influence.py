@@ -30,15 +30,9 @@ class Influence(NamedTuple):
 
     def of_samples(self, ranking: Ranking) -> tuple[Floats, Floats]:
         """Influence of every known and of every unknown sample, in the order of the samples."""
-        column, kind = ranking.group - 1, ranking.kind
-        value = np.empty(len(column))
-        value[ranking.order] = np.where(
-            kind == UNKNOWN_KIND,
-            self.unknown[column],
-            np.where(kind == CORRECT, self.right[column], self.wrong[column]),
-        )
-        is_unknown = ranking.samples.kind == UNKNOWN_KIND
-        return value[~is_unknown], value[is_unknown]
+        kind = ranking.samples.kind
+        value = np.stack([self.wrong, self.right, self.unknown])[kind, ranking.column]
+        return value[kind != UNKNOWN_KIND], value[kind == UNKNOWN_KIND]
 
     def variances(self, steps: tuple[Floats, Floats, Floats], sizes: tuple[float, float]) -> tuple[float, float]:
         """Variance of the mean over each side of ``sizes`` samples, from ``steps_of`` a table; NaN of fewer than 2."""

@@ -205,16 +205,15 @@ def order_statistic(n: int, share: float, confidence: float | None = None) -> in
     (19, 59)
     """
     if confidence is None:
-        return min(int(np.ceil((n + 1) * share * (1.0 - _ROUNDING))), n + 1)
+        return min(int(check.at_least(share, n + 1)), n + 1)
     enough = np.flatnonzero(_binomial_tail(n, share)[1:] <= (1.0 - confidence) * (1.0 + _ROUNDING))  # k - 1
     return int(enough[0]) + 1
 
 
 def smallest_sample(share: float, confidence: float | None = None) -> int:
     """Fewest samples for which ``order_statistic`` exists: the largest score must do."""
-    if confidence is None:
-        return int(np.ceil(share / (1.0 - share) * (1.0 - _ROUNDING)))
-    return int(np.ceil(np.log1p(-confidence) / np.log(share) * (1.0 - _ROUNDING)))
+    n = share / (1.0 - share) if confidence is None else np.log1p(-confidence) / np.log(share)
+    return int(np.ceil(n * (1.0 - _ROUNDING)))
 
 
 def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:

@@ -67,9 +67,6 @@ class Ranking:
     @cached_property
     def table(self) -> RankTable:
         """Accepted samples at every threshold."""
-        fast = fast_backend(len(self.order)) if self.weight is None else None
-        if fast is not None:
-            return RankTable(self.threshold, *fast.accepted_counts(self.kind, self.last))
         unknown = self.kind == UNKNOWN_KIND
         return RankTable(
             self.threshold,
@@ -83,6 +80,13 @@ class Ranking:
         """Column of the table in which each sample, in rank order, is first accepted."""
         sizes = np.diff(self.last, prepend=-1)
         return np.repeat(np.arange(1, len(self.last) + 1), sizes)
+
+    @cached_property
+    def column(self) -> Ints:
+        """The same for each sample in its own order, column 1 counting as 0."""
+        column = np.empty_like(self.order)
+        column[self.order] = self.group - 1
+        return column
 
     @cached_property
     def weight(self) -> NDArray[Any] | None:
@@ -127,9 +131,6 @@ def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool)
     ``positive`` and ``negative`` count accepted samples at rising thresholds, (..., T). Alarms go to the accepted
     samples, or ``from_top`` to the rejected ones.
     """
-    fast = fast_backend(positive.size) if positive.ndim == 1 else None
-    if fast is not None:
-        return np.asarray(fast.average_precision(positive, negative, from_top))
     if from_top:
         hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
     else:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label
-from openauc.metrics._pairs import count_pairs
+from openauc.metrics._backend import fast_backend
 from openauc.metrics.curve import Curve, Floats, segment_areas
 from openauc.metrics.rank_table import (
     Counts,
@@ -26,12 +26,10 @@ from openauc.metrics.rank_table import (
     may_overflow,
     rank,
 )
-from openauc.metrics.samples import Samples, read_samples
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 Ties = Literal["half", "strict"]
 Side = Literal["unknown", "known"]
-_ROUNDING = 1e-14  # relative: 0.55 * 20 must count as 11, not as a little more
-_SUM_ROUNDING = 1e-12  # the same where counts are sums of weights
 
 
 class ScoreDirectionWarning(UserWarning):
@@ -100,22 +98,13 @@ def accuracy_of(table: RankTable) -> Floats:
 def column_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
     """Column with the fewest false alarms among those that find at least the share ``tpr`` of the positives."""
     if positive == "unknown":
-        return _columns_up_to(table.unknown, table.n_unknown - _needed(tpr, table.n_unknown)) - 1
-    return _columns_up_to(table.known, _needed(tpr, table.n_known), side="left")
+        return _columns_up_to(table.unknown, table.n_unknown - check.at_least(tpr, table.n_unknown)) - 1
+    return _columns_up_to(table.known, check.at_least(tpr, table.n_known), side="left")
 
 
 def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
     """Last column that accepts at most the share ``fpr`` of the unknown samples."""
-    if table.unknown.dtype.kind == "f":
-        return _columns_up_to(table.unknown, fpr * table.n_unknown * (1.0 + _SUM_ROUNDING)) - 1
-    return _columns_up_to(table.unknown, np.floor(fpr * table.n_unknown * (1.0 + _ROUNDING))) - 1
-
-
-def _needed(share: float, total: Counts) -> Floats:
-    """How many of ``total`` are at least the share."""
-    if total.dtype.kind == "f":
-        return np.asarray(share * total * (1.0 - _SUM_ROUNDING))
-    return np.asarray(np.ceil(share * total * (1.0 - _ROUNDING)))
+    return _columns_up_to(table.unknown, check.at_most(fpr, table.n_unknown)) - 1
 
 
 def _columns_up_to(counts: Counts, limit: Floats, side: Literal["left", "right"] = "right") -> NDArray[np.intp]:
@@ -266,6 +255,23 @@ def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool) -> float:
         return float(auroc_of(table, ties) if with_wrong else openauc_of(table, ties))
     less, equal = count_pairs(samples, with_wrong=with_wrong)
     return float(_double_credit(less, equal, ties) / (2.0 * samples.n_known * samples.n_unknown))
+
+
+def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
+    """Pairs (known, unknown) with ``known < unknown`` and with ``known == unknown``, by score.
+
+    Misclassified known samples take part only ``with_wrong`` (AUROC); OpenAUC leaves them out.
+    """
+    first_kind = WRONG if with_wrong else CORRECT
+    if fast_backend(len(samples.score)) is not None:
+        from openauc.metrics import _pairs  # needs numba
+
+        return _pairs.count_pairs(samples.score, samples.kind, first_kind)
+    is_unknown = samples.kind == UNKNOWN_KIND
+    known = np.sort(samples.score[(samples.kind >= first_kind) & ~is_unknown])
+    unknown = np.sort(samples.score[is_unknown])  # sorted needles walk through memory in order
+    below, up_to = (int(np.searchsorted(known, unknown, side=side).sum()) for side in ("left", "right"))
+    return below, up_to - below
 
 
 def auroc_score(

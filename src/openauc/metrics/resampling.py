@@ -13,6 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from openauc import _validation as check
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class, tally
 from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, may_overflow
@@ -128,7 +129,7 @@ def resampled_column(
     if accepted is None:
         unknown = rng.binomial(n_unknown, share[column], n_replicates) / n_unknown
     else:
-        most = int(np.floor(accepted * n_unknown * (1.0 + 1e-12)))
+        most = int(check.at_most(accepted, n_unknown))
         if most >= n_unknown:
             place, at = np.ones(n_replicates), np.full(n_replicates, len(share) - 1)
         else:

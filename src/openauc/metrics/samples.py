@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import Label
-from openauc.metrics._backend import fast_backend, in_threads, parts_of
 
 WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
 Ints = NDArray[np.int64]
@@ -128,37 +127,29 @@ def _as_weight(sample_weight: ArrayLike, kind: NDArray[np.uint8], *, need_unknow
 
 def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> tuple[NDArray[np.uint8], int, int]:
     """Kind of each sample, and the numbers of correct and of unknown ones."""
-    n = len(y_true)
-    fast = fast_backend(n) if y_true.dtype.kind == "i" and isinstance(unknown_label, int) else None
-    if fast is not None and y_true.dtype == y_pred.dtype and y_true.dtype.itemsize >= 4:
-        kind = np.empty(n, dtype=np.uint8)
-        parts = parts_of(n)
-
-        def mark(i: int) -> tuple[int, int, int]:
-            found: tuple[int, int, int] = fast.mark_kinds(
-                y_true[parts[i]], y_pred[parts[i]], unknown_label, kind[parts[i]]
-            )
-            return found
-
-        found = in_threads(mark, len(parts))
-        smallest, n_correct, n_unknown = min(f[0] for f in found), sum(f[1] for f in found), sum(f[2] for f in found)
-    else:
-        unknown = check.is_label(y_true, unknown_label)
-        kind = (y_true == y_pred).view(np.uint8)
-        np.maximum(kind, UNKNOWN_KIND * unknown.view(np.uint8), out=kind)
-        smallest = int(y_true.min(initial=0)) if y_true.dtype.kind == "i" else 0
-        if smallest == unknown_label:
-            smallest = int(y_true[~unknown].min(initial=0)) if smallest < -1 else 0
-        n_unknown = int(np.count_nonzero(unknown))
-        n_correct = int(np.count_nonzero(kind == CORRECT))
+    unknown = check.is_label(y_true, unknown_label)
+    kind = (y_true == y_pred).view(np.uint8)
+    np.maximum(kind, UNKNOWN_KIND * unknown.view(np.uint8), out=kind)
+    smallest = int(y_true.min(initial=0)) if y_true.dtype.kind == "i" else 0
+    if smallest == unknown_label:
+        smallest = int(y_true[~unknown].min(initial=0)) if smallest < -1 else 0
     if smallest < 0:
         raise ValueError(
             f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "
             f"{unknown_label!r}. Relabel the samples or set unknown_label."
         )
-    return kind, int(n_correct), int(n_unknown)
+    return kind, int(np.count_nonzero(kind == CORRECT)), int(np.count_nonzero(unknown))
 
 
 def score_bits(score: NDArray[Any]) -> NDArray[np.signedinteger]:
     """The bits of each score as an integer."""
     return np.ascontiguousarray(score).view(f"i{score.dtype.itemsize}")
+
+
+def key_of_bits(bits: Any, largest: Any) -> Any:
+    """Integer in the order of the float with these ``bits``; -0.0 and 0.0 share the key 0.
+
+    ``bits`` is the float read as a signed integer, ``largest`` the largest integer of that type. Arrays, tensors and
+    compiled loops all use this one formula.
+    """
+    return (bits ^ ((bits >> 63) & largest)) + (bits == ~largest)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from openauc import _validation as check
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import DecisionCounts, RankedSamples, ratio
 from openauc.metrics.curve import Floats
@@ -141,7 +142,7 @@ class Certificate:
         at_column = float(ranking.error_at(table, column))
         if column + 1 == len(table.threshold) or self._refined.columns.pure[column // 2]:
             return at_column
-        most = int(table.n_unknown) - int(np.ceil(tpr * table.n_unknown * (1.0 - 1e-14)))
+        most = int(table.n_unknown) - int(check.at_least(tpr, table.n_unknown))
         wrong = int(table.n_known) - int(table.known[column]) + most
         return max(at_column, wrong / (int(table.n_known) + int(table.n_unknown)))
 

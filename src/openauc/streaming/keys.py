@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc.metrics.samples import Ints
+from openauc.metrics.samples import Ints, key_of_bits
 
 MANTISSA_BITS = 10
 """Of the 52 of a float64, those that tell bins apart: a bin spans at most a thousandth of its scores."""
@@ -31,11 +31,7 @@ def score_key(score: ArrayLike) -> Ints:
     [0, 0, 1]
     """
     bits = np.ascontiguousarray(score, dtype=np.float64).view(np.int64)
-    key = bits >> 63
-    key &= _LARGEST
-    key ^= bits
-    key += bits == ~_LARGEST
-    return key
+    return np.asarray(key_of_bits(bits, _LARGEST))
 
 
 def key_score(key: ArrayLike) -> NDArray[np.float64]:

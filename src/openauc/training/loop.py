@@ -11,6 +11,7 @@ import math
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -32,10 +33,11 @@ from openauc.protocols.base import OpenSetData
 from openauc.recipe import Recipe
 from openauc.training.augment import TrainTransform
 from openauc.training.checkpoint import (
-    Checkpoint,
-    ProcessState,
     Progress,
-    restore_optimizer,
+    generator_state,
+    load_checkpoint,
+    restore_generators,
+    save_checkpoint,
     save_weights,
 )
 from openauc.training.pixels import Pixels, laid_out, lay_out
@@ -61,10 +63,15 @@ class TrainingInterrupted(Exception):
 
 
 class Batch(NamedTuple):
-    """One process's part of a batch: its rows, and their share of the batch times the number of processes."""
+    """One process's part of a batch.
+
+    ``images`` is how many images of the batch its rows stand for, ``share`` their share of the batch times the number
+    of processes.
+    """
 
     phase: str
     rows: NDArray[np.int64]
+    images: float
     share: float
 
 
@@ -97,7 +104,7 @@ def train(
     recipe
         Epochs, batch size, rates, augmentation.
     out
-        Folder for ``checkpoint.safetensors``, ``log.jsonl`` and, in the end, ``model.safetensors``. Calling
+        Folder for ``checkpoint.pt``, ``log.jsonl`` and, in the end, ``model.safetensors``. Calling
         again with the same arguments goes on from the checkpoint; on the CPU the weights are, bit for bit,
         those of a run that never stopped. SIGINT and SIGTERM are then answered by a checkpoint.
     seed
@@ -163,57 +170,25 @@ def epoch_batches(
 ) -> list[Batch]:
     """Batches of one epoch for one process: a function of seed and epoch, shuffled anew for each pass.
 
-    Every image comes once per pass, and the last batch may be smaller. Weighted by their shares, the mean
-    losses of the processes average to the mean loss of the batch. A process for which the last batch has no
-    image left takes its first one with share 0.
+    Every image comes once per pass, and the last batch may be smaller. Weighted by their shares, the mean losses of
+    the processes average to the mean loss of the batch. A batch with fewer images than processes is not divided:
+    every process takes all of it.
 
     >>> [len(batch.rows) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
     [4, 4, 2]
-    >>> [epoch_batches(10, 9, seed=0, epoch=0, process=i, processes=2)[1].share for i in range(2)]
-    [2.0, 0.0]
+    >>> [len(epoch_batches(10, 9, seed=0, epoch=0, process=i, processes=2)[1].rows) for i in range(2)]
+    [1, 1]
     """
     batches = []
     for number, phase in enumerate(passes):
         order = np.random.default_rng([seed, *b"order", epoch, number]).permutation(count)
         for start in range(0, count, batch_size):
             whole = order[start : start + batch_size]
-            own = np.array_split(whole, processes)[process]
-            share = len(own) * processes / len(whole)
-            batches.append(Batch(phase, own if share else whole[:1], share))
+            divided = len(whole) >= processes
+            own = np.array_split(whole, processes)[process] if divided else whole
+            images = len(own) if divided else len(whole) / processes
+            batches.append(Batch(phase, own, images, share=images * processes / len(whole)))
     return batches
-
-
-class Sums:
-    """Weighted sums of what steps report, kept on the device and read when an epoch or a checkpoint asks for them.
-
-    >>> sums = Sums(torch.device("cpu"))
-    >>> sums.add({"loss": torch.tensor(0.5)}, weight=2)
-    >>> sums.add({"loss": torch.tensor(2.0)}, weight=1)
-    >>> sums.read()
-    {'loss': (3.0, 3.0)}
-    """
-
-    def __init__(self, device: torch.device, start: Mapping[str, tuple[float, float]] | None = None) -> None:
-        self.totals = {
-            name: torch.tensor(total, dtype=torch.float64, device=device) for name, (total, _) in (start or {}).items()
-        }
-        self.weights = {name: weight for name, (_, weight) in (start or {}).items()}
-
-    def add(self, values: Mapping[str, Tensor], *, weight: float) -> None:
-        """Add one step's numbers; a weight of zero leaves no trace."""
-        if weight == 0:
-            return
-        for name, value in values.items():
-            term = weight * value.detach().double()
-            self.totals[name] = self.totals[name] + term if name in self.totals else term
-            self.weights[name] = self.weights.get(name, 0.0) + weight
-
-    def read(self) -> dict[str, tuple[float, float]]:
-        """Each name's sum and weight; all sums come from the device in one copy."""
-        if not self.totals:
-            return {}
-        totals = torch.stack(list(self.totals.values())).tolist()
-        return {name: (total, self.weights[name]) for name, total in zip(self.totals, totals, strict=True)}
 
 
 class _Run:
@@ -239,13 +214,17 @@ class _Run:
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.process, self.processes = accelerator.process_index, accelerator.num_processes
         self.pixels = Pixels(data.train.images, accelerator.device)
-        self.labels = torch.from_numpy(data.train.labels).to(accelerator.device)
+        self.labels = data.train.labels
         self.transform = TrainTransform(recipe, data.train.images.shape[1])
         self.progress = Progress()
-        self.sums = Sums(accelerator.device)
-        self._seed_generators()
+        self.sums: dict[str, tuple[Tensor | float, float]] = {}
+        """Of each number that steps report: the sum, on the device, and the sum of weights."""
+        torch.manual_seed(_number(seed, "torch", self.process))  # dropout
+        if self.process:  # so far all processes have equal methods
+            method.rng = np.random.default_rng([seed, *b"method", self.process])
         method.to(accelerator.device)
         lay_out(method, self.layout)
+        method.use_recipe(recipe)
         main = method.optimizer(recipe)
         self.optimizers = {"main": main, **method.auxiliary_optimizers()}
         self.forward, self.optimizer = accelerator.prepare(method, main)
@@ -293,14 +272,24 @@ class _Run:
         rate = learning_rate(self.recipe, epoch)
         for group in self.optimizers["main"].param_groups:
             group["lr"] = rate
-        batches = self._batches(epoch)
+        batches = epoch_batches(
+            len(self.labels),
+            self.recipe.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            passes=self.method.passes,
+            process=self.process,
+            processes=self.processes,
+        )
         begin = time.perf_counter() - self.progress.seconds
         rest = batches[self.progress.batch :]
         for batch, pixels in zip(rest, self.pixels.stream([batch.rows for batch in rest]), strict=True):
             values = self._step(batch, pixels)
             self.progress.batch += 1
             self.progress.seconds = time.perf_counter() - begin
-            self.sums.add(values, weight=len(batch.rows) if batch.share else 0)
+            for name, value in values.items():
+                total, weight = self.sums.get(name, (0.0, 0.0))
+                self.sums[name] = total + batch.images * value.detach().double(), weight + batch.images
             self._show(bar, rate, self.progress.batch / len(batches))
             if self._agreed(caught):
                 return False
@@ -310,8 +299,10 @@ class _Run:
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
         place = (self.progress.epoch, self.progress.batch, self.process)
-        x = laid_out(self.transform(pixels, _torch_generator(self.seed, "augment", *place)), self.layout)
-        y = self.labels[torch.from_numpy(batch.rows).to(self.labels.device)]
+        x = laid_out(
+            self.transform(pixels, torch.Generator().manual_seed(_number(self.seed, "augment", *place))), self.layout
+        )
+        y = torch.from_numpy(self.labels[batch.rows])
 
         def backward(loss: Tensor) -> None:
             self.accelerator.backward(batch.share * loss)
@@ -321,10 +312,16 @@ class _Run:
         )
         return values | self.method.diagnostics()
 
+    def _read_sums(self) -> dict[str, tuple[float, float]]:
+        """The sums of this process as numbers, all from the device in one copy."""
+        totals = [torch.as_tensor(total, dtype=torch.float64) for total, _ in self.sums.values()]
+        numbers = torch.stack(totals).tolist() if totals else []
+        return {name: (number, self.sums[name][1]) for name, number in zip(self.sums, numbers, strict=True)}
+
     def _totals(self) -> dict[str, tuple[float, float]]:
         """The epoch's sums so far over all processes; a sum that is not finite ends the run."""
         sums: dict[str, tuple[float, float]] = {}
-        for part in gather_object([self.sums.read()]):
+        for part in gather_object([self._read_sums()]):
             for name, (total, weight) in part.items():
                 before = sums.get(name, (0.0, 0.0))
                 sums[name] = (before[0] + total, before[1] + weight)
@@ -340,7 +337,9 @@ class _Run:
         return sums
 
     def _finish_epoch(self, rate: float) -> None:
-        self._share_buffers()
+        if self.processes > 1:  # running statistics of the first process are the ones that are saved
+            for buffer in self.method.buffers():
+                torch.distributed.broadcast(buffer, 0)
         means = {name: total / weight for name, (total, weight) in self._totals().items()}
         images = len(self.labels) * len(self.method.passes)
         row = {
@@ -351,63 +350,41 @@ class _Run:
             "images_per_second": images / self.progress.seconds,
             **means,
         }
-        self.sums = Sums(self.accelerator.device)
+        self.sums = {}
         self.progress = Progress(epoch=self.progress.epoch + 1, history=[*self.progress.history, row])
 
     def _save(self) -> None:
         if self.out is None:
             return
         self._totals()
-        processes = gather_object([ProcessState.of(self.method, self.sums.read())])
+        processes = gather_object([{**generator_state(self.method), "sums": self._read_sums()}])
         if not self.accelerator.is_main_process:
             return
         scaler = self.accelerator.scaler
-        Checkpoint(
-            about=self.about,
-            progress=self.progress,
-            model=self.method.state_dict(),
-            optimizers={name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
-            processes=processes,
-            scaler=None if scaler is None else scaler.state_dict(),
-        ).save(self.out / CHECKPOINT)
+        state = {
+            "about": json.dumps(self.about),
+            "progress": asdict(self.progress),
+            "model": self.method.state_dict(),
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "processes": processes,
+            "scaler": None if scaler is None else scaler.state_dict(),
+        }
+        save_checkpoint(self.out / CHECKPOINT, state)
 
     def _resume(self) -> None:
         if self.out is None or not (self.out / CHECKPOINT).is_file():
             return
-        checkpoint = Checkpoint.load(self.out / CHECKPOINT)
-        refuse_other_run(self.out, checkpoint.about, self.about)
-        self.method.load_state_dict(checkpoint.model)
+        state = load_checkpoint(self.out / CHECKPOINT)
+        refuse_other_run(self.out, json.loads(state["about"]), self.about)
+        self.method.load_state_dict(state["model"])
         for name, optimizer in self.optimizers.items():
-            restore_optimizer(optimizer, checkpoint.optimizers[name])
-        own = checkpoint.processes[self.process]
-        own.restore(self.method)
-        self.sums = Sums(self.accelerator.device, own.sums)
-        self.progress = checkpoint.progress
-        if checkpoint.scaler is not None and self.accelerator.scaler is not None:
-            self.accelerator.scaler.load_state_dict(checkpoint.scaler)
-
-    def _batches(self, epoch: int) -> list[Batch]:
-        return epoch_batches(
-            len(self.labels),
-            self.recipe.batch_size,
-            seed=self.seed,
-            epoch=epoch,
-            passes=self.method.passes,
-            process=self.process,
-            processes=self.processes,
-        )
-
-    def _seed_generators(self) -> None:
-        """Seed dropout, and make the processes' methods, so far equal, draw different numbers."""
-        torch.manual_seed(_number(self.seed, "torch", self.process))
-        if self.process:
-            self.method.rng = np.random.default_rng([self.seed, *b"method", self.process])
-
-    def _share_buffers(self) -> None:
-        """Give every process the running statistics of the first, which are the ones that are saved."""
-        if self.processes > 1:
-            for buffer in self.method.buffers():
-                torch.distributed.broadcast(buffer, 0)
+            optimizer.load_state_dict(state["optimizers"][name])
+        own = state["processes"][self.process]
+        restore_generators(self.method, own)
+        self.sums = dict(own["sums"])
+        self.progress = Progress(**state["progress"])
+        if state["scaler"] is not None and self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
 
     def _agreed(self, caught: list[int]) -> int:
         """The signal that any process caught, 0 if none did; processes must stop after the same batch."""
@@ -487,7 +464,3 @@ def _number(seed: int, purpose: str, *place: int) -> int:
     """A seed of its own for each purpose and place."""
     sequence = np.random.SeedSequence([seed, *purpose.encode(), *place])
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _torch_generator(seed: int, purpose: str, *place: int) -> torch.Generator:
-    return torch.Generator().manual_seed(_number(seed, purpose, *place))

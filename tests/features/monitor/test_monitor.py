@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from openauc import evaluate
 from openauc.features import Monitor, OpenSetClassifier
 from openauc.features.monitor import timeline
 from openauc.features.monitor.betting import Wealth, shape_bets
@@ -66,7 +65,7 @@ def test_ranks_among_the_calibration_alone_would_raise_false_alarms():
     for seed in range(10):
         scores, past = stream(3000, seed)[0], np.sort(calibrated(100, seed).calibration_scores_)
         p_value = (1 + 100 - np.searchsorted(past, scores)) / 101
-        wealth = Wealth.of(shape_bets()).update(p_value, np.zeros(3000, int), np.arange(3000))
+        wealth = Wealth(shape_bets()).update(p_value, np.zeros(3000, int), np.arange(3000))
         alarms += wealth.max() > np.log(5)
     assert alarms >= 8
 
@@ -160,15 +159,11 @@ def test_it_goes_on_where_it_stopped(classifier, tmp_path):
     whole, first = (Monitor(classifier, alpha=0.05, window=300) for _ in range(2))
     whole.update_scores(scores, classes, time=times)
     first.update_scores(scores[:1100], classes[:1100], time=times[:1100])
-    first.labels(classes[:400])
     first.save(tmp_path / "state.npz")
     second = Monitor.load(tmp_path / "state.npz", classifier)
     assert (second.n, second.alarms, second.alpha) == (1100, first.alarms, 0.05)
-    assert second.labelled_windows() == first.labelled_windows()
     second.update_scores(scores[1100:], classes[1100:], time=times[1100:])
-    whole.labels(classes[:400])
     assert second.alarms[0] == whole.alarms[0]
-    assert second.labelled_windows() == whole.labelled_windows()
     np.testing.assert_array_equal(second.timeline.times, whole.timeline.times)
     for name in ("called", "rejected", "tenths"):
         np.testing.assert_array_equal(getattr(second.timeline, name), getattr(whole.timeline, name))
@@ -201,60 +196,6 @@ def test_windows_are_joined_so_that_memory_is_bounded(classifier, monkeypatch):
     assert long.timeline.times[-1, 1] == "999"
 
 
-# Labels
-
-
-def test_labels_that_come_later_give_openauc_in_windows(classifier):
-    X, y = blobs(n_classes=6, per_class=100, seed=2)
-    order = np.random.default_rng(0).permutation(len(X))
-    X, y = X[order], y[order]
-    monitor = Monitor(classifier, window=200)
-    monitor.update(X)
-    assert monitor.labelled_windows() == ()
-    monitor.labels(y[:150])
-    monitor.labels(y[200:], samples=1 + np.arange(200, 600))
-    monitor.labels(y[150:200])  # those that wait are next
-    windows = monitor.labelled_windows()
-    assert [(one.first, one.last) for one in windows] == [(1, 200), (201, 400), (401, 600)]
-    for k, one in enumerate(windows, start=1):
-        part = classifier.predictions(X[one.first - 1 : one.last], y[one.first - 1 : one.last])
-        assert one.level == pytest.approx(1 - 0.05 / (k * (k + 1)))
-        found = evaluate(*part, level=one.level)
-        assert one.openauc == found.openauc
-        assert one.interval == found.intervals["openauc"]
-        assert one.accuracy == found.closed_set_accuracy
-        assert (one.n_known, one.n_unknown) == (found.n_known, found.n_unknown)
-
-
-def test_windows_without_unknown_or_known_samples_say_what_they_can(classifier):
-    monitor = Monitor(classifier, window=10)
-    scores, classes = stream(30, 0)
-    monitor.update_scores(scores, classes)
-    monitor.labels(np.r_[classes[:10], np.full(10, 99)])
-    known, unknown = monitor.labelled_windows()
-    assert (known.openauc, known.interval, known.accuracy, known.n_unknown) == (None, None, 1.0, 0)
-    assert (unknown.openauc, unknown.accuracy, unknown.n_known) == (None, None, 0)
-    monitor.labels([99, classes[21]])
-    assert monitor.labelled_windows()[-1].level == pytest.approx(0.975)  # the first that has an interval
-
-
-def test_only_the_latest_decisions_wait_for_labels(classifier, monkeypatch, tmp_path):
-    monkeypatch.setattr(timeline, "MOST_KEPT", 100)
-    monitor = Monitor(classifier, window=30)
-    scores, classes = stream(200, 0)
-    monitor.update_scores(scores[:60], classes[:60])
-    monitor.labels(np.where(np.arange(60) % 5, classes[:60], 99))
-    before = monitor.labelled_windows()
-    monitor.update_scores(scores[60:], classes[60:])
-    assert monitor.labelled_windows() == before
-    with pytest.raises(ValueError, match=r"no decision to label for sample 3; those of samples 121 to 200 are kept"):
-        monitor.labels([0], samples=[3])
-    monitor.labels([0], samples=[121])
-    assert len(monitor.labelled_windows()) == 3
-    monitor.save(tmp_path / "state.npz")
-    assert Monitor.load(tmp_path / "state.npz", classifier).labelled_windows() == monitor.labelled_windows()
-
-
 # What is refused, and what is said
 
 
@@ -274,12 +215,6 @@ def test_bad_input_is_refused(classifier):
     with pytest.raises(ValueError, match="NaN"):
         monitor.update_scores([np.nan], [0])
     assert monitor.update_scores([], []) == ()
-    monitor.update_scores([0.1], [0])
-    with pytest.raises(ValueError, match="y_true has 2 entries, but 1 samples wait"):
-        monitor.labels([0, 1])
-    with pytest.raises(ValueError, match="y_true has 1 entries but samples has 2"):
-        monitor.labels([0], samples=[1, 1])
-    assert monitor.n == 1
 
 
 def test_a_state_is_refused_for_another_model_or_if_it_is_none(classifier, tmp_path):
@@ -288,7 +223,7 @@ def test_a_state_is_refused_for_another_model_or_if_it_is_none(classifier, tmp_p
     with pytest.raises(ValueError, match="belongs to another model"):
         Monitor.load(path, calibrated(50, 0))
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(ValueError, match="is no state of a monitor"):
+    with pytest.raises(ValueError, match="is not a state of a monitor"):
         Monitor.load(path, classifier)
     about = {"format": "openauc monitor", "version": 99}
     np.savez(path, about=np.frombuffer(json.dumps(about).encode(), np.uint8))
@@ -315,5 +250,37 @@ def test_nothing_is_warned_about(classifier):
         warnings.simplefilter("error")
         monitor = Monitor(classifier, window=50)
         monitor.update_scores(*stream(200, 0))
-        monitor.labels(RNG.integers(-1, 4, 200))
-        monitor.labelled_windows()
+
+
+EDITS = {
+    "n": -1,
+    "alpha": "much",
+    "window": 0,
+    "reference": "mine",
+    "alarms": [{"part": "rejected"}],
+    "rng": {},
+    "timeline.size": np.array(0),
+    "timeline.called": np.zeros((1, 4), np.int64),
+    "wealth.0.staked": np.zeros((1, 1)),
+    "highest.1": np.full(4, np.nan),
+    "ranks.0.keys": np.array([3, 1]),
+    "usual.0": np.zeros(4),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_state_is_refused_in_a_sentence(classifier, tmp_path, name):
+    path = tmp_path / "state.npz"
+    monitor = Monitor(classifier, window=50)
+    monitor.update_scores(*stream(120, 0))
+    monitor.save(path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    if name in arrays:
+        arrays[name] = EDITS[name]
+    else:
+        about = json.loads(arrays["about"].tobytes()) | {name: EDITS[name]}
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=r"state\.npz is not a state of a monitor .*begin a new one"):
+        Monitor.load(path, classifier)

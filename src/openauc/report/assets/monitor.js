@@ -90,32 +90,4 @@
     cell(row, chance(one.p));
     cell(row, one.since === null ? "" : count(one.since));
   }
-
-  if (data.labelled.length) {
-    const both = data.labelled.filter((w) => w.openauc !== null), right = data.labelled.filter((w) => w.accuracy !== null);
-    const low = d3.min([...both.map((w) => w.low), ...right.map((w) => w.accuracy), ...(data.expected === null ? [] : [data.expected])]);
-    const middle = (w) => (w.first - 1 + w.last) / 2;
-    chart("labelled", (width) => Plot.plot({
-      width, height: 260, ...frame, x: x(width),
-      y: { label: null, tickSize: 0, ticks: 5, nice: true, domain: [Math.max(0, low - 0.02), 1], tickFormat: (v) => `${+(100 * v).toFixed(1)} %` },
-      ariaLabel: "OpenAUC over time", ariaDescription: both.map((w) => `samples ${count(w.first)} to ${count(w.last)}: ${percent(w.openauc)}`).join("; "),
-      marks: [
-        Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
-        ...alarms(),
-        ...(data.expected === null ? [] : [Plot.ruleY([data.expected], { stroke: "var(--soft)", strokeDasharray: "4 3" })]),
-        Plot.line(right, { x: middle, y: "accuracy", stroke: "var(--right)", strokeWidth: 1.5 }),
-        Plot.ruleX(both, { x: middle, y1: "low", y2: "high", stroke: accent, strokeWidth: 2, strokeOpacity: 0.6 }),
-        Plot.dot(both, { x: middle, y: "openauc", r: 4, fill: accent, title: (w) => `OpenAUC ${percent(w.openauc)} (${percent(w.low)} – ${percent(w.high)}), samples ${count(w.first)} to ${count(w.last)}` }),
-      ],
-    }));
-    for (const w of data.labelled.slice(-50)) {
-      const row = $("windows").tBodies[0].insertRow();
-      cell(row, `${count(w.first)} – ${count(w.last)}`, "name");
-      cell(row, count(w.n_known));
-      cell(row, count(w.n_unknown));
-      cell(row, w.openauc === null ? "–" : percent(w.openauc));
-      cell(row, w.openauc === null ? "" : `${(100 * w.low).toFixed(1)} – ${(100 * w.high).toFixed(1)}`);
-      cell(row, w.accuracy === null ? "–" : percent(w.accuracy));
-    }
-  }
 }
