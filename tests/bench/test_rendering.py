@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,18 @@ def test_refusals(summary: Summary) -> None:
     with pytest.raises(ValueError, match="no summary"):
         render()
     assert set(FORMATS) == {"text", "markdown", "latex", "csv"}
+
+
+def test_markdown_has_no_html_of_an_error() -> None:
+    failure = TrialResult(
+        spec=TrialSpec.of("digits", 0, "softmax"), error="ValueError: <img src=x onerror=alert(1)> & |"
+    )
+    text = render(summarise([failure]), format="markdown")
+    assert "&lt;img src=x onerror=alert(1)&gt; &amp; \\|" in text
+    assert "<img" not in text
+
+
+def test_csv_has_no_formula_for_spreadsheets() -> None:
+    spec = replace(TrialSpec.of("digits", 0, "softmax"), weights="=1+1")
+    (record,) = csv.DictReader(io.StringIO(render(summarise([TrialResult(spec=spec)]), format="csv")))
+    assert not any(value.startswith("=") for value in record.values())
