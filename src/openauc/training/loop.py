@@ -28,6 +28,7 @@ from torch import Tensor
 from openauc._files import write_text
 from openauc._trial_files import CHECKPOINT, LOG, WEIGHTS, refuse_other_run
 from openauc._validation import check_choice
+from openauc.executors import Interrupted
 from openauc.methods.base import Method
 from openauc.protocols.base import OpenSetData
 from openauc.recipe import Recipe
@@ -54,7 +55,7 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",),
 """Trackers by name, and the packages of which one has to be installed."""
 
 
-class TrainingInterrupted(Exception):
+class TrainingInterrupted(Interrupted):
     """SIGINT or SIGTERM arrived; a checkpoint holds everything up to the last batch."""
 
     def __init__(self, signum: int, where: str) -> None:
