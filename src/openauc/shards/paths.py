@@ -41,7 +41,7 @@ class Shard(NamedTuple):
     @property
     def id(self) -> str:
         """The same for the same file with the same content, and for no other."""
-        return hashlib.sha256("\0".join(map(str, self)).encode()).hexdigest()[:20]
+        return hashlib.sha256("\0".join(map(str, self)).encode(errors="surrogateescape")).hexdigest()[:20]
 
     @property
     def partition(self) -> dict[str, str]:
