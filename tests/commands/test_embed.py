@@ -227,7 +227,7 @@ def test_parts_of_a_protocol(own_protocol, colours, tmp_path):
     for part in ("train", "validation", "test"):
         run("embed", "digits", "--split", 1, "--part", part, "--validation", 0.2, "-e", colours, "-o", out)
         found = embedded(out)
-        images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        images, labels = getattr(data, part)[:2]
         assert found["label"] == classes[labels].tolist()
         np.testing.assert_allclose(found["embedding"], get_encoder(colours)(list(images)), rtol=1e-5)
     assert "--validation is 0, so that part is empty" in run(
@@ -255,7 +255,7 @@ def test_the_network_of_a_training(tmp_path):
     np.testing.assert_allclose(embedded(out)["embedding"], kept.features, rtol=1e-4, atol=1e-5)
     images = tmp_path / "images"
     images.mkdir()
-    for row, pixels in enumerate(PROTOCOLS["digits"].load(0).test_images[:5]):
+    for row, pixels in enumerate(PROTOCOLS["digits"].load(0).test.images[:5]):
         Image.fromarray(pixels).save(images / f"{row}.png")
     run("embed", images, "-e", folder, "-o", out)
     np.testing.assert_allclose(embedded(out)["embedding"], kept.features[:5], rtol=1e-4, atol=1e-5)

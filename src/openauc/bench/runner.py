@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
 from openauc._validation import UNKNOWN
-from openauc.bench.executors import Execute, in_process
 from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
+from openauc.executors import Execute, in_process
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import METRICS
 from openauc.predictions import Predictions
@@ -84,7 +84,7 @@ def run(
     data_root
         Local mirror of the data, on the machines where trials run; else ``OPENAUC_DATA``, else the Hub.
     execute
-        Where to run: :func:`~openauc.bench.executors.in_process`, a process pool, or a Ray cluster.
+        Where to run: :func:`~openauc.executors.in_process`, a process pool, or a Ray cluster.
     retry_failed
         Run trials again whose result is an error.
     keep_features
@@ -113,11 +113,9 @@ def run(
         stack.callback(getattr(outcomes, "close", lambda: None))
         for outcome in outcomes:
             key = outcome.job.specs[0].training_id
-            # Whoever took over an owner that seemed dead has the right to the result.
-            if claims.holds(key):
-                _keep(store, outcome)
-                for result in outcome.results:
-                    watch.finished(result)
+            _keep(store, outcome)
+            for result in outcome.results:
+                watch.finished(result)
             claims.release(key)
     ended = (store.result(spec) for spec in wanted)
     return [result for result in ended if result is not None]

@@ -116,7 +116,7 @@ def _folder(path: Path) -> Source:
 
 def _protocol(data: OpenSetData, part: Part) -> Source:
     pyarrow, _ = import_pyarrow()
-    images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+    images, labels = getattr(data, part)[:2]
     if not len(images):
         raise ValueError(
             "validation is 0, so that part is empty; pass the share of each class to hold out for it, as 0.2."

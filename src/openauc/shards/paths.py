@@ -20,6 +20,14 @@ _CHANGES = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated",
 """What file systems call the mark of a file that changes with its content."""
 
 
+class Outcome(NamedTuple):
+    """What came of a shard, or why nothing did."""
+
+    shard: Shard
+    result: Any
+    error: str = ""
+
+
 class Shard(NamedTuple):
     """One file of predictions, as it was when it was listed."""
 
@@ -44,6 +52,18 @@ class Shard(NamedTuple):
         """
         folders = self.path.split("/")[:-1]
         return {name: unquote(value) for name, _, value in (f.partition("=") for f in folders) if name and value}
+
+    def failed(self, error: str, seconds: float = 0.0) -> Outcome:
+        """Outcome of a shard that could not be read; executors call it and the two below."""
+        return Outcome(self, None, error)
+
+    def on_node(self, scratch: str | None) -> Shard:
+        """The same: nodes of a cluster see shards by the same paths."""
+        return self
+
+    def from_node(self, outcome: Outcome) -> Outcome:
+        """The same."""
+        return outcome
 
     def has_changed(self) -> bool:
         """Whether the file is another one now; of a store, which may word its mark in several ways, by its size."""
@@ -76,12 +96,15 @@ class Shard(NamedTuple):
 def find_shards(*sources: PathLike) -> list[Shard]:
     """The files that paths, patterns (``"log/*.parquet"``), folders or URLs name, each once, in order of their path.
 
+    A file that is also reached by a symbolic link is one file.
+
     Of a folder those ending in .npz, .csv or .parquet, also in folders below; names that begin with a dot or an
     underscore are left out, as writers of such folders use them for themselves. A URL is one of those fsspec knows,
     such as ``s3://bucket/log/*.parquet``.
     """
-    found = {shard.path: shard for source in sources for shard in _listed(os.fspath(source))}
-    return [found[path] for path in sorted(found)]
+    found = sorted(shard for source in sources for shard in _listed(os.fspath(source)))
+    files = {shard.path if is_url(shard.path) else os.path.realpath(shard.path): shard for shard in reversed(found)}
+    return sorted(files.values())
 
 
 def is_url(source: str) -> bool:
