@@ -30,22 +30,12 @@ _UNKNOWN_NAME = "unknown"
 
 
 @dataclass(frozen=True)
-class Source:
-    """Items of one kind, in order.
-
-    Parameters
-    ----------
-    columns
-        `pyarrow` table with a row per item; the embeddings become one more column.
-    items
-        Function that returns an iterable of the items.
-    skipped
-        What is wrong with each row that was left out.
-    """
+class Items:
+    """What to embed: a `pyarrow` table, the item of each of its rows, and what was wrong with the rows left out."""
 
     kind: Kind
     columns: Any
-    items: Callable[[], Iterable[Any]]
+    read: Callable[[], Iterable[Any]]
     skipped: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -53,7 +43,7 @@ class Source:
         return rows
 
 
-def open_source(
+def open_items(
     source: str,
     *,
     wanted: Kind | None = None,
@@ -63,21 +53,10 @@ def open_source(
     validation: float = 0.0,
     data_root: Path | None = None,
     skip_bad: bool = False,
-) -> Source:
-    """The folder of images, the ``.csv`` or ``.parquet`` file, or the protocol of that name.
+) -> Items:
+    """The folder of images, the ``.csv`` or ``.parquet`` file with texts, images or their paths, or the protocol.
 
-    A table has texts, images, or paths of images relative to the table.
-
-    Parameters
-    ----------
-    wanted
-        What to use of a table that has both texts and images; images if left out.
-    text_column
-        Column of the texts; if left out, ``text``, another usual name, or the only column that looks like text.
-    split, part, validation, data_root
-        Of a protocol; see :meth:`~openauc.protocols.base.Protocol.load`.
-    skip_bad
-        Leave out rows without a text or path, instead of an error at the first one.
+    ``wanted`` decides for a table that has both texts and images.
     """
     path = Path(source)
     if path.suffix.lower() in _TABLES and not path.is_dir():
@@ -98,7 +77,7 @@ def open_source(
     return found
 
 
-def _folder(path: Path) -> Source:
+def _folder(path: Path) -> Items:
     pyarrow, _ = import_pyarrow()
     if (path / "train").is_dir():
         raise ValueError(f"{path} has a folder train; embed it and its neighbours one by one, as {path / 'train'}.")
@@ -111,22 +90,20 @@ def _folder(path: Path) -> Source:
         raise ValueError(f"{stray} lies beside folders of classes; move it into one, or away.")
     if classes:
         columns["label"] = classes
-    return Source("image", pyarrow.table(columns), lambda: images)
+    return Items("image", pyarrow.table(columns), lambda: images)
 
 
-def _protocol(data: OpenSetData, part: Part) -> Source:
+def _protocol(data: OpenSetData, part: Part) -> Items:
     pyarrow, _ = import_pyarrow()
     images, labels = getattr(data, part)[:2]
     if not len(images):
-        raise ValueError(
-            "validation is 0, so that part is empty; pass the share of each class to hold out for it, as 0.2."
-        )
+        raise ValueError("validation is 0, so that part is empty; pass the share of each class for it, as 0.2.")
     columns = {"label": _label_names(data.class_names, labels)}
     if part == "test":
         columns |= data.test_columns()
     if isinstance(images, LazyImages):
         images = images.encoded  # each in its own size, for the encoder to resize
-    return Source("image", pyarrow.table(columns), lambda: images)
+    return Items("image", pyarrow.table(columns), lambda: images)
 
 
 def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[Any]:
@@ -139,13 +116,13 @@ def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[A
     return table[labels]  # the unknown label, -1, is the last one
 
 
-def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Source:
+def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Items:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
-    columns, pictures = _read_table(path)
+    columns, pictures = read_table(path)
     of_texts = text_column is not None or (wanted == "text" and (not pictures or bool(_usual(columns, _TEXTS))))
     if pictures and not of_texts:
-        return Source("image", columns, lambda: _pictures(path, pictures[0]))
+        return Items("image", columns, lambda: _pictures(path, pictures[0]))
     paths = [] if of_texts else [name for name in _usual(columns, _PATHS) if _mostly(columns, name, _is_image_path)]
     name = paths[0] if paths else _text_column(path, columns, text_column)
     cells = columns.column(name).to_pylist()
@@ -156,10 +133,10 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: b
         columns = columns.filter([row not in bad for row in range(len(cells))])
         cells = columns.column(name).to_pylist()
     items = [EncodedImage(path.parent / cell) for cell in cells] if paths else cells
-    return Source("image" if paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
+    return Items("image" if paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
 
 
-def _read_table(path: Path) -> tuple[Any, list[str]]:
+def read_table(path: Path) -> tuple[Any, list[str]]:
     """The columns of a table but those of images, and the names of these; their paths are a column ``file``."""
     pyarrow, parquet = import_pyarrow()
     if path.suffix.lower() == ".csv":
