@@ -147,6 +147,15 @@ def test_images_in_class_folders_and_in_one(pictures, colours, tmp_path):
     np.testing.assert_allclose(flat["embedding"], found["embedding"][:3], rtol=1e-6)
 
 
+def test_names_of_files_need_not_be_utf8(pictures, table, words, colours, tmp_path):
+    (pictures / "cat").rename(pictures / "c\udcff")
+    run("embed", pictures, "-e", colours, "-o", tmp_path / "images.parquet")
+    assert sorted(set(embedded(tmp_path / "images.parquet")["label"])) == ["c\\xff", "dog", "fox"]
+    texts = table.rename(tmp_path / "texts\udcff.parquet")
+    run("embed", texts, "-e", words, "-o", tmp_path / "out\udcff.parquet")
+    assert (tmp_path / "out\udcff.parquet").is_file()
+
+
 def test_images_of_a_table(pictures, colours, words, tmp_path):
     files = sorted(pictures.rglob("*.png"))
     cells = [{"bytes": file.read_bytes(), "path": file.name} for file in files]

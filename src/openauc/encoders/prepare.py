@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, unreadable_parquet
+from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc.encoders.base import CHUNK
 from openauc.encoders.inputs import is_image, is_text, open_source
 from openauc.encoders.output import write_embeddings
@@ -61,7 +61,8 @@ def _contents(file: Path) -> dict[str, str]:
             return {name: "item" if cells.dtype.kind == "U" else "number" for name, cells in GappyCsv(file).items()}
     pyarrow, parquet = import_pyarrow()
     try:
-        schema = parquet.read_schema(file)
+        with open_for_arrow(file) as opened:
+            schema = parquet.read_schema(opened)
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable_parquet(file, error) from None
 
