@@ -187,8 +187,8 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     """
     n_known, n_unknown = coded.samples.totals
     pred = coded.pred[ranking.order]
-    size = np.where(coded.class_size > 0, coded.class_size, 1)
-    negative = n_known + n_unknown - coded.class_size
+    others = n_known + n_unknown - coded.class_size
+    size, negative = (np.where(part > 0, part, 1) for part in (coded.class_size, others))
     fast = fast_backend(len(pred)) if coded.samples.weight is None else None
     totals: tuple[NDArray[Any], ...] = (
         _running_totals(ranking, pred, size, negative)
