@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from writing import RESULTS, write_results
 
-from openauc.bench.student import mean_interval, paired_p, t_quantile
+from openauc.bench.student import mean_interval, paired_p
 from openauc.methods.openauc import OpenAUC
 
 Floats = NDArray[np.float64]
@@ -138,7 +139,7 @@ def shown(values: Floats, rule: Callable[[Floats, int], Floats], usual: int) -> 
     """Mean gain one would report over simulated studies (n, splits, 1 + lambdas), and how often as beyond chance."""
     gains = rule(gains_of(values), usual)
     means, errors = gains.mean(-1), gains.std(-1, ddof=1) / np.sqrt(gains.shape[-1])
-    beyond = means > t_quantile(0.95, gains.shape[-1] - 1) * errors
+    beyond = means > stats.t.ppf(0.975, gains.shape[-1] - 1) * errors
     return {
         "mean": float(means.mean()),
         "range": np.quantile(means, [0.025, 0.975]).tolist(),

@@ -138,7 +138,7 @@ def naive(draw: Draw, n: int, runs: int) -> dict[str, Any]:
         calibration, stream = np.sort(draw(n)[0]), draw(LENGTH)[0]
         p_value = (1 + n - np.searchsorted(calibration, stream)) / (n + 1)
         nothing = np.zeros(LENGTH, np.int64)
-        wealth = Wealth.of(shape_bets()).update(p_value, nothing, np.arange(LENGTH))
+        wealth = Wealth(shape_bets()).update(p_value, nothing, np.arange(LENGTH))
         found.append(float(min(1.0, np.exp(-wealth.max()))))
     return told("normal, ranked among the calibration alone", n, found)
 

@@ -2,13 +2,9 @@
 
 import json
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +12,7 @@ from typing import Any
 import pytest
 
 from openauc._trial_files import RESULT, SPEC
-from openauc.bench import store as module
-from openauc.bench.store import GATE, Claims, Store
+from openauc.bench.store import Claims, Store
 from openauc.bench.trial import TrialResult, TrialSpec
 
 from .trials import tiny
@@ -94,17 +89,13 @@ def test_a_damaged_result_is_a_failed_one(content: str | bytes, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        ({"metrics": {"openauc": "high"}}, "metrics is {'openauc': 'high'}"),
-        ({"metrics": [0.5]}, "metrics is"),
-        ({"groups": {"easy": 0.5}}, "groups is"),
+        ({"metrics": {"openauc": "high"}}, "'high'"),
+        ({"metrics": [0.5]}, "no attribute 'items'"),
         ({"intervals": {"openauc": [0.5]}}, "not enough values"),
-        ({"intervals": None}, "no attribute 'items'"),
         ({"predictions": 3}, "predictions is 3"),
-        ({"environment": {"python": None}}, "environment is"),
-        ({"seconds": "long"}, "seconds is 'long'"),
-        ({"error": ["none"]}, "error is"),
+        ({"seconds": "long"}, "'long'"),
         ({"more": 1}, "unexpected keyword argument 'more'"),
-        ({"spec": {}}, "it lacks 'recipe'"),
+        ({"spec": {}}, "it lacks 'method'"),
         ({"spec": {**ONE.to_dict(), "train_images": "all"}}, "train_images is 'all'"),
         ({"spec": {**ONE.to_dict(), "method": "../../../x"}}, "cannot be the name of a folder"),
         ({"spec": {**ONE.to_dict(), "method_args": {"lam": float("nan")}}}, "not JSON compliant"),
@@ -153,7 +144,7 @@ def test_a_damaged_plan_is_named_and_left_out(tmp_path: Path) -> None:
     store.plan([ONE])
     (file,) = tmp_path.glob("plans/*")
     store.plan([TWO])
-    for content, complaint in (("{", "is not JSON"), ("3", "is damaged"), ('[{"seed": 1}]', "it lacks 'recipe'")):
+    for content, complaint in (("{", "is not JSON"), ("3", "is damaged"), ('[{"seed": 1}]', "it lacks 'method'")):
         file.write_text(content)
         with pytest.warns(UserWarning, match=f"{file.name} .*{complaint}.*; delete it"):
             assert store.planned() == [TWO]
@@ -202,99 +193,14 @@ def test_a_claim_excludes_others_until_released(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with store.claims() as one, store.claims() as other:
         assert one.take("a")
-        assert one.holds("a")
         assert not other.take("a")
-        assert not other.holds("a")
         assert other.take("b")
-        assert other.owner_of("a") == f"{one.owner['host']}:{os.getpid()}"
         one.release("a")
-        assert other.owner_of("a") is None
         assert other.take("a")
         assert not one.take("b")
-        (tmp_path / "claims" / GATE).unlink()
     assert not (tmp_path / "claims").exists()
-
-
-@pytest.mark.parametrize("content", ["", '{"host": "her', "[]", "3", '{"host": "here"}', "[" * 100_000])
-def test_a_claim_that_cannot_be_read_is_taken_over(content: str, tmp_path: Path) -> None:
-    with Claims(tmp_path) as owner, Claims(tmp_path) as claims:
-        assert owner.take("a")
-        (tmp_path / "a.json").write_text(content)
-        assert not owner.holds("a")
-        assert claims.owner_of("a") is None
-        assert claims.take("a")
-        assert claims.holds("a")
-        owner.release("a")
-        assert claims.holds("a")
-
-
-def test_a_claim_with_an_odd_process_number_is_taken_over(tmp_path: Path) -> None:
-    with Claims(tmp_path) as claims:
-        (tmp_path / "a.json").write_text(json.dumps({**claims.owner, "pid": "self", "token": "x"}))
-        assert claims.take("a")
-
-
-def test_the_folder_of_claims_goes_with_the_last_runner(tmp_path: Path) -> None:
-    folder = tmp_path / "claims"
-    with Claims(folder) as one:
-        with Claims(folder) as other:
-            assert one.take("a")
-            assert not other.take("a")
-        assert one.holds("a")
-        one.release("a")
-    assert not folder.exists()
-    with Claims(folder) as one:
+    with store.claims() as one:
         assert one.take("a")
-    assert not folder.exists()
-
-
-def test_whoever_waits_at_a_gate_that_was_removed_goes_to_the_new_one(tmp_path: Path) -> None:
-    first, waiting, second = (Claims(tmp_path) for _ in range(3))
-    inside = threading.Event()
-
-    def enter() -> None:
-        with waiting._gate():
-            inside.set()
-
-    thread = threading.Thread(target=enter)
-    with ExitStack() as new:
-        with first._gate():
-            thread.start()
-            time.sleep(0.2)  # until it stands at the gate
-            (tmp_path / GATE).unlink()
-            new.enter_context(second._gate())
-        assert not inside.wait(0.2)
-    assert inside.wait(10)
-    thread.join()
-
-
-def _come_and_go(folder: str, rounds: int, queue: "multiprocessing.Queue[int]") -> None:
-    """Take one claim again and again; a file that must not be there yet tells when two runners have it."""
-    taken = 0
-    for i in range(rounds):
-        with Claims(Path(folder, "claims")) as claims:
-            if i % 5 == 0:  # what a killed runner leaves, for the gate to be used
-                with suppress(FileNotFoundError, FileExistsError):
-                    os.link(Path(folder, "dead.json"), Path(folder, "claims", "a.json"))
-            if claims.take("a"):
-                with Path(folder, "inside").open("x"):
-                    taken += 1
-                Path(folder, "inside").unlink()
-    queue.put(taken)
-
-
-def test_runners_that_come_and_go_do_not_disturb_each_other(tmp_path: Path) -> None:
-    (tmp_path / "dead.json").write_text("")
-    context = multiprocessing.get_context("spawn")
-    queue: multiprocessing.Queue[int] = context.Queue()
-    runners = [context.Process(target=_come_and_go, args=(str(tmp_path), 150, queue)) for _ in range(3)]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join()
-    assert [runner.exitcode for runner in runners] == [0, 0, 0]
-    assert sum(queue.get() for _ in runners) > 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["dead.json"]
 
 
 def _take_all(folder: str, together: Any, queue: "multiprocessing.Queue[list[str]]") -> None:
@@ -307,8 +213,8 @@ def _take_all(folder: str, together: Any, queue: "multiprocessing.Queue[list[str
 def test_runners_racing_for_the_same_trials_share_them_out(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue: multiprocessing.Queue[list[str]] = context.Queue()
-    together = context.Barrier(3)
-    racers = [context.Process(target=_take_all, args=(str(tmp_path), together, queue)) for _ in range(3)]
+    together = context.Barrier(2)
+    racers = [context.Process(target=_take_all, args=(str(tmp_path), together, queue)) for _ in range(2)]
     for racer in racers:
         racer.start()
     taken = [key for _ in racers for key in queue.get(timeout=60)]
@@ -317,67 +223,17 @@ def test_runners_racing_for_the_same_trials_share_them_out(tmp_path: Path) -> No
     assert sorted(taken) == sorted(map(str, range(200)))
 
 
-def _owner(folder: Path) -> "subprocess.Popen[str]":
+def test_the_claim_of_a_stopped_process_lasts_until_it_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from openauc.bench.store import Claims\n"
-        f"with Claims(Path({str(folder)!r})) as claims:\n    print(claims.take('a'), flush=True)\n    time.sleep(60)"
+        f"with Claims(Path({str(tmp_path)!r})) as claims:\n    print(claims.take('a'), flush=True)\n    time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "True\n"
-    return process
-
-
-def test_the_claim_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
-    process = _owner(tmp_path)
     with Claims(tmp_path) as claims:
+        process.send_signal(signal.SIGSTOP)
         assert not claims.take("a")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert claims.take("a")
-
-
-def test_a_stopped_process_keeps_its_claim(tmp_path: Path) -> None:
-    process = _owner(tmp_path)
-    process.send_signal(signal.SIGSTOP)
-    try:
-        with Claims(tmp_path) as claims:
-            assert not claims.take("a")
-    finally:
         process.kill()
         process.wait()
-
-
-def _foreign(folder: Path, age: float) -> None:
-    file = folder / "a.json"
-    file.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": "1", "token": "x"}))
-    then = time.time() - age
-    os.utime(file, (then, then))
-
-
-def test_another_machines_claim_ends_with_its_heartbeat(tmp_path: Path) -> None:
-    with Claims(tmp_path) as claims:
-        _foreign(tmp_path, age=module.STALE_SECONDS / 2)
-        assert not claims.take("a")
-        _foreign(tmp_path, age=2 * module.STALE_SECONDS)
         assert claims.take("a")
-
-
-def test_a_lost_claim_is_noticed_and_not_released(tmp_path: Path) -> None:
-    with Claims(tmp_path) as claims:
-        assert claims.take("a")
-        _foreign(tmp_path, age=0)
-        assert not claims.holds("a")
-        claims.release("a")
-        assert claims.owner_of("a") == "elsewhere:1"
-
-
-def test_the_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.05)
-    with Claims(tmp_path) as claims:
-        claims.take("a")
-        os.utime(tmp_path / "a.json", (0, 0))
-        deadline = time.monotonic() + 10
-        while (tmp_path / "a.json").stat().st_mtime < 1 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert (tmp_path / "a.json").stat().st_mtime > 1

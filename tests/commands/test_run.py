@@ -114,7 +114,7 @@ def test_stopping_leaves_a_store_that_goes_on(benchmark: Path, tmp_path: Path, s
     assert process.returncode == 130, errors
     assert "the same command goes on" in errors
     assert len(list(trials.glob(f"*/{CHECKPOINT}"))) == 2
-    assert list((tmp_path / "store" / "claims").glob("*.json")) == []
+    assert not (tmp_path / "store" / "claims").exists()
 
 
 @pytest.mark.slow

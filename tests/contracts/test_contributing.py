@@ -73,16 +73,26 @@ def test_every_snippet_has_a_place_or_runs_by_itself(project: Path) -> None:
     assert "rejected" in run(project, "-c", loose[0])
 
 
-@pytest.mark.parametrize(("file", "name"), CONTRACTS.items(), ids=CONTRACTS.values())
-def test_the_contract_covers_it(project: Path, file: str, name: str) -> None:
-    said = run(project, "-m", "pytest", "-p", "no:cacheprovider", "-v", file, "-k", name)
-    assert int(re.findall(r"(\d+) passed", said)[0]) >= 2
+def test_the_contracts_cover_it(project: Path) -> None:
+    chosen = " or ".join(CONTRACTS.values())
+    said = run(project, "-m", "pytest", "-p", "no:cacheprovider", "-rp", *CONTRACTS, "-k", chosen)
+    for file, name in CONTRACTS.items():
+        passed = [line for line in said.splitlines() if line.startswith(f"PASSED {file}") and name in line]
+        assert len(passed) >= 2, name
 
 
 def test_no_other_test_keeps_a_list(project: Path) -> None:
-    files = [f"tests/{name}.py" for name in ("methods/test_init", "protocols/test_registry", "test_recipe")]
-    files += [f"tests/{name}.py" for name in ("commands/test_listing", "bench/test_suites", "contracts/test_layers")]
-    run(project, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow", *files)
+    names = (
+        "methods/test_init",
+        "protocols/test_registry",
+        "test_recipe",
+        "commands/test_listing",
+        "bench/test_suites",
+    )
+    files = [f"tests/{name}.py" for name in (*names, "contracts/test_layers")]
+    # Neither the docs, which the copy lacks, nor what a fresh interpreter imports is a list of names.
+    others = "not torch and not heavy and not need and not picture"
+    run(project, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow", "-k", others, *files)
 
 
 def test_the_benchmark_runs_with_the_file_of_a_protocol(project: Path) -> None:

@@ -2,25 +2,25 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import triples
 
 import openauc
 from openauc import Predictions
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.samples import read_samples
-from openauc.report.model import LINES, MOST_CLASSES, Names, model_data
+from openauc.report.model import LINES, MOST_CLASSES, model_data, slider_columns, thin
 
 from .conftest import predictions
 
-NONE = Names({})
 
-
-def data_of(triple: Predictions, names: Names = NONE) -> dict:
-    return model_data("m", RankedSamples(read_samples(*triple)), names=names, n_replicates=20).data
+def data_of(triple: Predictions, **options: Any) -> dict:
+    return model_data("m", RankedSamples(read_samples(*triple)), n_replicates=20, **options)[1]
 
 
 @pytest.mark.parametrize("position", [0, 1, 17, 200, -1])
@@ -73,10 +73,7 @@ def test_any_input_gives_json_and_sums_that_fit(triple) -> None:
 def test_the_band_holds_the_curve_and_widens_with_the_level() -> None:
     triple = predictions()
     curve = openauc.oscr_curve(*triple)
-    narrow, wide = (
-        model_data("m", RankedSamples(read_samples(*triple)), names=NONE, n_replicates=20, level=level).data["band"]
-        for level in (0.5, 0.99)
-    )
+    narrow, wide = (data_of(triple, level=level)["band"] for level in (0.5, 0.99))
     inside = [(low <= curve.at(x) <= high) for x, low, high in zip(wide["x"], wide["low"], wide["high"], strict=True)]
     assert np.mean(inside) == 1
     widths = [np.subtract(band["high"], band["low"]).mean() for band in (narrow, wide)]
@@ -113,8 +110,8 @@ def test_many_classes_leave_the_worst() -> None:
 
 def test_unknown_classes_by_name() -> None:
     triple = Predictions.of([0, 1, -1, -1, -1], [0, 1, 1, 1, 0], [0.1, 0.2, 0.15, 0.8, 0.9])
-    names = Names({"0": "cat", "1": "dog"}, np.array(["0", "1", "fox", "fox", "owl"]))
-    data = data_of(triple, names)
+    origin = np.array(["0", "1", "fox", "fox", "owl"])
+    data = data_of(triple, class_names={"0": "cat", "1": "dog"}, origin=origin)
     assert data["classes"]["name"] == ["cat", "dog"]
     origins = data["origins"]
     assert origins["name"] == ["fox", "owl"]
@@ -129,3 +126,57 @@ def test_infinite_scores_and_abstaining() -> None:
     assert data["sweep"]["threshold"][-1] == "inf"
     assert data["sweep"]["right"][-1] == 2
     assert data["sweep"]["unknown"][-1] == 1
+
+
+def distance_to_line(x, y, kept) -> float:
+    """Largest distance of a point from the thinned line, by brute force over its segments."""
+    a, b = np.stack([x, y], 1)[kept][:-1], np.stack([x, y], 1)[kept][1:]
+    if len(kept) == 1:
+        a = b = np.stack([x, y], 1)[kept]
+    d = b - a
+    length = np.maximum((d**2).sum(1), 1e-300)
+    worst = 0.0
+    for point in np.stack([x, y], 1):
+        t = np.clip(((point - a) * d).sum(1) / length, 0, 1)
+        worst = max(worst, np.hypot(*(point - a - t[:, None] * d).T).min())
+    return worst
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.booleans())
+def test_no_point_is_further_than_a_pixel_from_the_line(seed: int, n: int, monotone: bool) -> None:
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.integers(0, 60, n) / 60)
+    y = np.sort(rng.random(n)) if monotone else rng.random(n)
+    kept = thin(x, y, pixels=100)
+    assert kept[0] == 0
+    assert kept[-1] == n - 1
+    assert (np.diff(kept) > 0).all()
+    assert distance_to_line(x, y, kept) <= 2**0.5 / 100
+
+
+def test_a_million_points_become_few() -> None:
+    x = np.linspace(0, 1, 1_000_000)
+    kept = thin(x, np.sqrt(x))
+    assert len(kept) <= 2002
+    at = np.linspace(0, 1, 5001)
+    assert np.abs(np.interp(at, x[kept], np.sqrt(x)[kept]) - np.sqrt(at)).max() < 1e-3
+
+
+def test_equal_points_are_one() -> None:
+    assert thin(np.zeros(5), np.zeros(5)).tolist() == [0, 4]
+    assert thin(np.array([0.5]), np.array([0.5])).tolist() == [0]
+
+
+@pytest.mark.parametrize("positions", [10, 50])
+def test_slider_columns_keep_the_ends_and_what_they_must(positions: int) -> None:
+    known, unknown = np.arange(1001), np.maximum(np.arange(1001) - 500, 0)
+    columns = slider_columns(known, unknown, [7, 333], positions=positions)
+    assert {0, 7, 333, 1000} <= set(columns.tolist())
+    assert (np.diff(columns) > 0).all()
+    assert len(columns) <= positions + 4
+    gained = np.diff(known[columns]) / 1000 + np.diff(unknown[columns]) / 500
+    assert gained.max() <= 2 / (positions - 1) + 0.004
+
+
+def test_few_thresholds_are_all_positions() -> None:
+    assert slider_columns(np.arange(5), np.arange(5), [2]).tolist() == [0, 1, 2, 3, 4]

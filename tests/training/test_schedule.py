@@ -69,6 +69,21 @@ def test_fewer_epochs_than_cycles_keep_the_full_rate(epochs: int) -> None:
     assert [learning_rate(recipe, epoch) for epoch in range(epochs)] == pytest.approx([0.1] * epochs)
 
 
+@pytest.mark.parametrize(("epochs", "most"), [(2, 0.15), (3, 0.07), (4, 0.04), (5, 0.026)])
+def test_short_runs_end_at_a_low_rate_and_fall_all_the_way(epochs: int, most: float) -> None:
+    recipe = Recipe(epochs=epochs, learning_rate=1.0, schedule="cosine_restarts")
+    rates = [learning_rate(recipe, epoch) for epoch in range(epochs)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] > 0.8
+    assert rates[-1] < most
+
+
+def test_published_runs_of_six_epochs_keep_their_rates() -> None:
+    recipe = Recipe(epochs=6, learning_rate=1.0, schedule="cosine_restarts")
+    rates = [round(learning_rate(recipe, epoch), 4) for epoch in range(6)]
+    assert rates == [1.0, 1.0, 0.9331, 0.7502, 0.5005, 0.2508]
+
+
 def test_warmup_longer_than_the_cycle_is_cut_short() -> None:
     recipe = replace(PAPER, epochs=12, warmup_epochs=10)
     assert [learning_rate(recipe, epoch) for epoch in range(12)] == [
@@ -88,7 +103,7 @@ def test_cosine_agrees_with_the_formula(epochs: int, restarts: int, warmup_epoch
     rate = learning_rate(recipe, epoch)
     assert 1e-4 <= rate <= 0.1 + 1e-12
     cycle = epochs // (restarts + 1)
-    if warmup_epochs < cycle:
+    if warmup_epochs < cycle and cycle not in range(2, 6):
         cosine = [1e-4 + (0.1 - 1e-4) * (1 + math.cos(math.pi * t / cycle)) / 2 for t in range(cycle)]
         if epoch <= warmup_epochs:
             top = cosine[warmup_epochs]

@@ -113,11 +113,9 @@ def run(
         stack.callback(getattr(outcomes, "close", lambda: None))
         for outcome in outcomes:
             key = outcome.job.specs[0].training_id
-            # Whoever took over an owner that seemed dead has the right to the result.
-            if claims.holds(key):
-                _keep(store, outcome)
-                for result in outcome.results:
-                    watch.finished(result)
+            _keep(store, outcome)
+            for result in outcome.results:
+                watch.finished(result)
             claims.release(key)
     ended = (store.result(spec) for spec in wanted)
     return [result for result in ended if result is not None]

@@ -36,9 +36,24 @@ class TrialResult:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrialResult:
-        """Result from what :meth:`to_dict` wrote."""
+        """Result from what :meth:`to_dict` wrote; a value of the wrong type raises ValueError or TypeError."""
         intervals = {name: (float(low), float(high)) for name, (low, high) in values["intervals"].items()}
-        return cls(**{**values, "spec": TrialSpec.from_dict(values["spec"]), "intervals": intervals})
+        read = {
+            "spec": TrialSpec.from_dict(values["spec"]),
+            "metrics": _numbers(values["metrics"]),
+            "intervals": intervals,
+            "groups": {group: _numbers(found) for group, found in values["groups"].items()},
+            "seconds": float(values["seconds"]),
+            "environment": {name: str(fact) for name, fact in values["environment"].items()},
+        }
+        for name in ("predictions", "error"):
+            if not isinstance(values[name], str | None):
+                raise TypeError(f"{name} is {values[name]!r}")
+        return cls(**{**values, **read})
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
 
 
 def main_metric(results: Iterable[TrialResult]) -> str:

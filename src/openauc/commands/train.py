@@ -124,8 +124,7 @@ def _own_folder(folder: Path, spec: TrialSpec, *, main: bool) -> Iterator[Store]
     try:
         with store.claims() as claims:
             if not claims.take(spec.training_id):
-                owner = claims.owner_of(spec.training_id)
-                raise ValueError(f"{owner} is training in {folder}; wait for it, or choose another folder.")
+                raise ValueError(f"another process is training in {folder}; wait for it, or choose another folder.")
             yield store
     finally:
         store.drop_if_empty()

@@ -82,7 +82,7 @@ def watch(
                 if not _is_empty(stream):
                     raise
                 say(f"{stream} holds no sample; what was seen before stays as it is.", err=True)
-        _tell(monitor)
+        _print_monitor(monitor)
         if out is not None and monitor.n:
             from openauc.report import monitor_report
 
@@ -154,7 +154,7 @@ def _update(monitor: Monitor, table: Table, time_column: str | None) -> None:
     monitor.update(table.features[order], time=values[order].astype(str))
 
 
-def _tell(monitor: Monitor) -> None:
+def _print_monitor(monitor: Monitor) -> None:
     """What was seen, what has changed, and what cannot be told."""
     from openauc.features.monitor.monitor import LIMITS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,95 +19,118 @@ from openauc.metrics.operating import acceptance_threshold
 from openauc.metrics.rank_table import Ranking, RankTable
 from openauc.metrics.registry import METRICS, Metric
 from openauc.metrics.resampling import resampled_table
-from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples
-from openauc.report.thinning import slider_columns, thin
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints
 
 LINES = ("macro_f_score", "youden_index", "normalized_accuracy")
 """Metrics of Figure 1."""
-
-BINS = 60
 MOST_CLASSES = 40
-BAND_REPLICATES = 1000
-BAND_POINTS = 101
-
-
-class ModelData(NamedTuple):
-    """The evaluation of a model, and what the scripts read of it."""
-
-    evaluation: Evaluation
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Names:
-    """What classes are called.
-
-    Parameters
-    ----------
-    classes
-        Label -> name; a label without one is its own.
-    origin
-        (N,) class of each sample by its real name, unknown ones included; None if nobody knows.
-    """
-
-    classes: Mapping[str, str]
-    origin: NDArray[Any] | None = None
-
-    def of(self, label: Any) -> str:
-        """Name of a class."""
-        return self.classes.get(str(label)) or str(label)
+"""Rows of a table of classes."""
+PIXELS = 1000
+"""Width and height of a chart, at most."""
+POSITIONS = 600
+"""Thresholds of the slider."""
+_BINS = 60
+_BAND_REPLICATES, _BAND_POINTS = 1000, 101
 
 
 def model_data(
     name: str,
     model: RankedSamples,
     *,
-    names: Names,
+    class_names: Mapping[str, str] | None = None,
+    origin: NDArray[Any] | None = None,
     metrics: Mapping[str, Metric] = METRICS,
     level: float = 0.95,
     n_replicates: int = REPLICATES,
     seed: int = 0,
     thresholds: Mapping[str, float] | None = None,
-) -> ModelData:
-    """All numbers of one model; ``thresholds`` are further ones to jump to, and the first of them where it begins."""
-    samples, ranking, coded = model.samples, model.ranking, model.coded
+) -> tuple[Evaluation, dict[str, Any]]:
+    """The evaluation of one model, and the data that the scripts draw.
+
+    Parameters
+    ----------
+    class_names
+        Label, as text, -> name of the class.
+    origin
+        (N,) real class of each sample, unknown ones included.
+    thresholds
+        More thresholds to jump to; the slider begins at the first of them.
+    """
+    names, ranking, coded = class_names or {}, model.ranking, model.coded
     evaluation = evaluate_ranked(model, metrics, level, seed, n_replicates)
-    presets = {**(thresholds or {}), **_presets(samples, evaluation)}
-    # The column that decides alike: the largest threshold of the table up to the one wanted.
+    presets = dict(thresholds or {})
+    with suppress(ValueError):  # too few known samples for the promise
+        presets["accept 95 % of known"] = acceptance_threshold(model.samples, 0.95)
+    presets["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
+    for button, line in zip(("F-score", "Youden's index", "normalized accuracy"), LINES, strict=True):
+        presets[f"best {button}"] = evaluation.thresholds[line]
+    # The column with the same decisions: the largest threshold of the table up to the one wanted.
     wanted = {key: int(np.searchsorted(ranking.threshold, t, side="right")) - 1 for key, t in presets.items()}
     columns = slider_columns(ranking.table.known, ranking.table.unknown, list(wanted.values()))
     positions = {key: int(np.searchsorted(columns, column)) for key, column in wanted.items()}
-    return ModelData(
-        evaluation,
-        {
-            "name": name,
-            "n_known": samples.n_known,
-            "n_unknown": samples.n_unknown,
-            "openauc": evaluation.openauc,
-            "auroc": evaluation.values["auroc"],
-            "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
-            "band": _band(ranking.table.columns(columns), level, seed),
-            "best": {key: _best(evaluation.curves[key]) for key in LINES},
-            "sweep": _sweep(model, columns),
-            "presets": positions,
-            "start": next(iter(positions.values())),
-            "histogram": _histogram(ranking),
-            "classes": _classes(ranking, coded, columns, names),
-            "origins": _origins(ranking, coded, columns, names),
-        },
-    )
+    return evaluation, {
+        "name": name,
+        "n_known": model.samples.n_known,
+        "n_unknown": model.samples.n_unknown,
+        "openauc": evaluation.openauc,
+        "auroc": evaluation.values["auroc"],
+        "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
+        "band": _band(ranking.table.columns(columns), level, seed),
+        "best": {key: _best(evaluation.curves[key]) for key in LINES},
+        "sweep": _sweep(model, columns),
+        "presets": positions,
+        "start": next(iter(positions.values())),
+        "histogram": _scores(ranking),
+        "classes": _classes(ranking, coded, columns, names),
+        "origins": None if origin is None else _origins(ranking, coded, columns, names, origin),
+    }
 
 
-def _presets(samples: Samples, evaluation: Evaluation) -> dict[str, float]:
-    """Thresholds worth a button, by what they do."""
-    found = {}
-    with suppress(ValueError):  # too few known samples for the promise
-        found["accept 95 % of known"] = acceptance_threshold(samples, 0.95)
-    found["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
-    found["best F-score"] = evaluation.thresholds["macro_f_score"]
-    found["best Youden's index"] = evaluation.thresholds["youden_index"]
-    found["best normalized accuracy"] = evaluation.thresholds["normalized_accuracy"]
-    return found
+def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: int = POSITIONS) -> Ints:
+    """Columns of the rank table for the slider: the first, the last, those to ``keep``, and others spread evenly.
+
+    From one column to the next, the shares of known and of unknown samples accepted grow by 2 / ``positions`` in all,
+    unless a single threshold makes a larger step.
+
+    >>> slider_columns(np.array([0, 1, 2]), np.array([0, 0, 1]), []).tolist()
+    [0, 1, 2]
+    """
+    if len(known) <= positions:
+        return np.arange(len(known))
+    progress = known / known[-1] + unknown / unknown[-1]
+    spread = np.searchsorted(progress, np.linspace(0.0, progress[-1], positions))
+    return np.unique(np.concatenate([[0, len(known) - 1], keep, spread])).astype(np.int64)
+
+
+def thin(x: Floats, y: Floats, *, pixels: int = PIXELS) -> Ints:
+    """Positions of the points that enter another pixel of the unit square, the first and the last point included.
+
+    >>> thin(np.array([0.0, 0.4, 0.4001, 0.9, 1.0]), np.array([0.0, 0.4, 0.4001, 0.9, 1.0])).tolist()
+    [0, 1, 3, 4]
+    """
+    pixel = np.rint(pixels * np.stack([x, y]))
+    keep = np.ones(len(x), dtype=bool)
+    keep[1:-1] = (pixel[:, 1:-1] != pixel[:, :-2]).any(axis=0)
+    return np.flatnonzero(keep)
+
+
+def histogram(scores: Floats, sides: Mapping[str, tuple[Floats, int]]) -> dict[str, list[float]]:
+    """Edges of the bins, and the count of each side in each bin over a total; all scores are sorted.
+
+    The outer bins hold everything beyond them: a few extreme scores would leave no room for the others.
+    """
+    finite = scores[np.isfinite(scores)]
+    low, high = np.quantile(finite, [0.001, 0.999], method="nearest") if finite.size else np.zeros(2)
+    if low == high:
+        room = max(0.5, abs(low) / 1000)
+        low, high = np.clip([low - room, high + room], np.finfo(float).min, np.finfo(float).max)
+    part = np.linspace(0.0, 1.0, _BINS + 1)
+    edges = (1.0 - part) * low + part * high  # high - low may overflow
+    counts = {
+        name: np.diff(np.searchsorted(side, edges[1:-1]), prepend=0, append=len(side)) / total
+        for name, (side, total) in sides.items()
+    }
+    return {"edges": edges.tolist(), **{name: _rounded(shares) for name, shares in counts.items()}}
 
 
 def _points(curve: Curve) -> dict[str, list[float]]:
@@ -117,19 +139,19 @@ def _points(curve: Curve) -> dict[str, list[float]]:
 
 
 def _rounded(values: Floats) -> list[float]:
-    """Numbers that are drawn and not read: a hundredth of a pixel does."""
+    """Numbers that are only drawn: a hundredth of a pixel is enough."""
     return [round(value, 5) for value in values.tolist()]
 
 
 def _best(curve: Curve) -> list[float]:
-    column = len(curve) - 1 - int(np.argmax(curve.y[::-1]))  # the lowest threshold that reaches it, as ``best`` has it
+    column = len(curve) - 1 - int(np.argmax(curve.y[::-1]))  # the lowest threshold that reaches it, as ``best`` does
     return [float(curve.x[column]), float(curve.y[column])]
 
 
 def _band(table: RankTable, level: float, seed: int) -> dict[str, list[float]]:
-    """Pointwise percentile band of the OSCR curve, known and unknown samples resampled apart."""
-    replicates = resampled_table(table, (int(table.n_known), int(table.n_unknown)), BAND_REPLICATES, seed)
-    grid = np.linspace(0.0, 1.0, BAND_POINTS)
+    """Pointwise percentile band of the OSCR curve; known and unknown samples are resampled apart."""
+    replicates = resampled_table(table, (int(table.n_known), int(table.n_unknown)), _BAND_REPLICATES, seed)
+    grid = np.linspace(0.0, 1.0, _BAND_POINTS)
     shares = zip(replicates.unknown / table.n_unknown, replicates.correct / table.n_known, strict=True)
     heights = np.stack([np.interp(grid, *replicate) for replicate in shares])
     tail = 0.5 * (1.0 - level)
@@ -138,7 +160,7 @@ def _band(table: RankTable, level: float, seed: int) -> dict[str, list[float]]:
 
 
 def _sweep(model: RankedSamples, columns: Ints) -> dict[str, list[Any]]:
-    """Counts and metrics at each position of the slider, not rounded: these are the numbers one reads."""
+    """Counts and metrics at each position of the slider; not rounded, because the page prints them."""
     counts, sweep, table = model.counts, sweep_of(model), model.ranking.table
     at = {
         "right": np.asarray(counts.correct),
@@ -156,42 +178,24 @@ def _sweep(model: RankedSamples, columns: Ints) -> dict[str, list[Any]]:
     return {"threshold": threshold, **{name: values[columns].tolist() for name, values in at.items()}}
 
 
-def _histogram(ranking: Ranking) -> dict[str, list[float]]:
-    """Share of the known (right and wrong) and of the unknown samples in each bin.
-
-    The outer bins hold everything beyond them: a few extreme scores would leave no room for the others.
-    """
-    table = ranking.table
-    score = ranking.samples.score[ranking.order].astype(np.float64)
-    finite = score[np.isfinite(score)]
-    low, high = (
-        finite[np.rint(np.array([0.001, 0.999]) * (len(finite) - 1)).astype(int)] if finite.size else np.zeros(2)
+def _scores(ranking: Ranking) -> dict[str, list[float]]:
+    """Histogram of the known (right and wrong) and of the unknown samples."""
+    scores, kind = ranking.samples.score[ranking.order].astype(np.float64), ranking.kind
+    right, unknown = kind == CORRECT, kind == UNKNOWN_KIND
+    sides = {"right": right, "wrong": ~(right | unknown), "unknown": unknown}
+    totals = {"unknown": ranking.samples.n_unknown}
+    return histogram(
+        scores, {name: (scores[side], totals.get(name, ranking.samples.n_known)) for name, side in sides.items()}
     )
-    if low == high:
-        room = max(0.5, abs(low) / 1000)
-        low, high = np.clip([low - room, high + room], np.finfo(float).min, np.finfo(float).max)
-    part = np.linspace(0.0, 1.0, BINS + 1)
-    edges = (1.0 - part) * low + part * high  # the difference of the ends may overflow
-    columns = np.searchsorted(table.threshold[1:], edges[1:-1])  # as many thresholds lie below an edge
-
-    def share(counts: Ints, of: int) -> list[float]:
-        return _rounded(np.diff(counts[columns], prepend=0, append=counts[-1]) / of)
-
-    return {
-        "edges": edges.tolist(),
-        "right": share(table.correct, ranking.samples.n_known),
-        "wrong": share(table.known - table.correct, ranking.samples.n_known),
-        "unknown": share(table.unknown, ranking.samples.n_unknown),
-    }
 
 
-def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dict[str, Any]:
-    """Each known class: size, accuracy, and how many samples more are accepted from one position to the next.
+def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str]) -> dict[str, Any]:
+    """Each known class: size, accuracy, and how many more samples are accepted from one position to the next.
 
-    Where there are many classes, those of the lowest accuracy.
+    With many classes, those of the lowest accuracy.
     """
     kind, true, pred = ranking.kind, coded.true[ranking.order], coded.pred[ranking.order]
-    position = _first_position(ranking, columns)
+    position = np.searchsorted(columns, ranking.group)  # the first one that accepts a sample
     right = kind == CORRECT
     n_classes = len(coded.classes)
     correct = np.bincount(true[right], minlength=n_classes)
@@ -205,7 +209,7 @@ def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dic
     named = pred >= 0
     return {
         "n_classes": len(met),
-        "name": [names.of(label) for label in coded.classes[shown].tolist()],
+        "name": [_name(names, label) for label in coded.classes[shown].tolist()],
         "size": coded.class_size[shown].tolist(),
         "accuracy": accuracy[shown].tolist(),
         "accepted": steps(true, named & (kind != UNKNOWN_KIND)),
@@ -214,35 +218,33 @@ def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dic
     }
 
 
-def _origins(ranking: Ranking, coded: Coded, columns: Ints, names: Names) -> dict[str, Any] | None:
-    """Each class behind the unknown samples: size, what it is taken for, and acceptance along the slider."""
-    if names.origin is None:
-        return None
+def _origins(
+    ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str], origin: NDArray[Any]
+) -> dict[str, Any]:
+    """Each class of the unknown samples: size, the known classes predicted for it, and acceptance along the slider."""
     unknown = ranking.kind == UNKNOWN_KIND
-    found, label = np.unique(names.origin[ranking.order][unknown].astype(str), return_inverse=True)
-    pred, position = coded.pred[ranking.order][unknown], _first_position(ranking, columns)[unknown]
+    found, label = np.unique(origin[ranking.order][unknown].astype(str), return_inverse=True)
+    pred, position = coded.pred[ranking.order][unknown], np.searchsorted(columns, ranking.group)[unknown]
     size = np.bincount(label, minlength=len(found))
     shown = np.sort(np.argsort(-size, kind="stable")[:MOST_CLASSES])
     named = pred >= 0
+
+    def taken_for(i: int) -> list[tuple[str, float]]:
+        counts = np.bincount(pred[(label == i) & named], minlength=len(coded.classes))
+        top = np.argsort(-counts, kind="stable")[:3]
+        return [(_name(names, coded.classes[c].item()), float(counts[c] / size[i])) for c in top if counts[c]]
+
     return {
         "n_classes": len(found),
-        "name": [names.of(name) for name in found[shown].tolist()],
+        "name": [_name(names, name) for name in found[shown].tolist()],
         "size": size[shown].tolist(),
         "accepted": _steps(label[named], position[named], len(found), len(columns))[shown].tolist(),
-        "taken_for": [_taken_for(pred[(label == i) & named], coded.classes, names, int(size[i])) for i in shown],
+        "taken_for": list(map(taken_for, shown)),
     }
 
 
-def _taken_for(pred: Ints, classes: NDArray[Any], names: Names, size: int) -> list[tuple[str, float]]:
-    """The three known classes most often predicted, and how often."""
-    counts = np.bincount(pred, minlength=len(classes))
-    top = np.argsort(-counts, kind="stable")[:3]
-    return [(names.of(classes[i].item()), float(counts[i] / size)) for i in top if counts[i]]
-
-
-def _first_position(ranking: Ranking, columns: Ints) -> Ints:
-    """Position of the slider that first accepts each sample, in rank order."""
-    return np.asarray(np.searchsorted(columns, ranking.group))
+def _name(names: Mapping[str, str], label: Any) -> str:
+    return names.get(str(label)) or str(label)
 
 
 def _steps(label: Ints, position: Ints, n_labels: int, n_positions: int) -> Ints:

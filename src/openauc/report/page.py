@@ -1,4 +1,4 @@
-"""Putting a page together: template, style, scripts and data in one file that asks nobody for anything."""
+"""Put template, style, scripts and data together in one HTML file that makes no request."""
 
 from __future__ import annotations
 
@@ -12,58 +12,63 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from openauc.environment import environment
+
 LIBRARIES = ("d3.min.js", "plot.umd.min.js")
 N_COLORS = 12
-"""Accent colours of the style sheet; further models and methods begin again."""
+"""Accent colours of the style sheet; with more models and methods, they repeat."""
 
 
 def render(template: str, data: Mapping[str, Any], /, *, parts: Sequence[str] = (), **context: Any) -> str:
     """The page of ``TEMPLATE.html`` and its script ``TEMPLATE.js``.
 
-    ``data`` is what the script reads, any names inside being no more than names; ``context`` is what the template says.
-    ``parts`` are other templates that this one shows too: their scripts come first.
-    The page's policy allows the scripts named here, by their hash, and no request at all.
+    ``data`` is for the scripts and ``context`` for the template. ``parts`` are other templates that this one includes:
+    their scripts come first. The page's policy allows these scripts by their hash, and no request.
     """
     scripts = [_asset(file) for file in (*LIBRARIES, "charts.js", *(f"{name}.js" for name in (*parts, template)))]
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
     return (
-        _environment()
+        _templates()
         .get_template(f"{template}.html")
         .render(
             data=data,
             scripts=[Markup(script) for script in scripts],
-            script_hashes=[_hash(script) for script in scripts],
+            script_hashes=[base64.b64encode(digest).decode() for digest in digests],
             style=Markup(_asset("style.css")),
             licence=Markup(_asset("LICENSE-vendored.txt")),
+            environment=environment(),
             **context,
         )
     )
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def _templates() -> Environment:
+    templates = Environment(
         loader=PackageLoader("openauc.report", "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # A NaN would be no JSON, and the browser would refuse all of the data.
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters.update(
-        percent=percent, signed=signed, interval=interval, p=p_value, number=number, format_count="{:,}".format
+    # NaN is not JSON: the browser would refuse all of the data.
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.filters.update(
+        percent=percent,
+        signed=signed,
+        interval=interval,
+        p=p_value,
+        number=number,
+        sentence=sentence,
+        format_count="{:,}".format,
     )
-    environment.globals["n_colors"] = N_COLORS
-    return environment
+    templates.globals.update(n_colors=N_COLORS, change=change)
+    return templates
 
 
 @cache
 def _asset(file: str) -> str:
     return files("openauc.report").joinpath("assets", file).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def percent(value: float, digits: int = 1) -> str:
@@ -93,6 +98,16 @@ def interval(bounds: tuple[float, float], digits: int = 1) -> str:
     return " – ".join(f"{100 * bound:z.{digits}f}".replace("-", "−") for bound in bounds)
 
 
+def change(before: float, after: float) -> str:
+    """Two fractions, with as many digits as tell them apart.
+
+    >>> change(0.5, 0.5004)
+    'from 50.00\\xa0% to 50.04\\xa0%'
+    """
+    digits = next((d for d in (1, 2, 3) if percent(before, d) != percent(after, d)), 4)
+    return f"from {percent(before, digits)} to {percent(after, digits)}"
+
+
 def number(value: float) -> str:
     """A threshold, to five digits.
 
@@ -103,9 +118,18 @@ def number(value: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value as one reads it.
+    """A p-value, to three digits.
 
     >>> p_value(0.01234), p_value(1e-9)
     ('0.012', '< 0.001')
     """
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def sentence(text: str) -> str:
+    """A text with a capital letter and a full stop.
+
+    >>> sentence("about 95 % are accepted")
+    'About 95 % are accepted.'
+    """
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."

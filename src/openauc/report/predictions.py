@@ -1,4 +1,4 @@
-"""The report on predictions: which model is better, where it fails, which threshold to deploy."""
+"""The report on predictions: which model is better, where it fails, which threshold to use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
-from openauc.audit import audit_ranked
+from openauc.audit import Construction, audit_ranked
 from openauc.comparison import compare_ranked, require_same_samples
-from openauc.environment import environment
 from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, seed_of
 from openauc.metrics.counts import RankedSamples
@@ -19,12 +18,17 @@ from openauc.metrics.ranking import Ties, auroc_of, warn_if_reversed
 from openauc.metrics.registry import METRICS, Metric, standard_metrics
 from openauc.metrics.samples import read_samples
 from openauc.predictions import Predictions
-from openauc.report import sentences
-from openauc.report.model import Names, model_data
+from openauc.report.model import model_data
 from openauc.report.page import render
 
 TEMPLATE = "predictions"
-COMPARED = ("openauc", "partial_openauc", "auroc", "closed_set_accuracy")
+_COMPARED = ("openauc", "partial_openauc", "auroc", "closed_set_accuracy")
+_LABELS = {**{name: metric.label for name, metric in METRICS.items()}, "unknown_tpr": "unknown samples rejected"}
+_SHOWN = {
+    "Prop. 1": ("macro_f_score", "unknown_tpr", "openauc"),
+    "Prop. 2": ("normalized_accuracy", "unknown_tpr", "openauc"),
+    "Prop. 3": ("closed_set_accuracy", "auroc", "acc_times_auc", "openauc"),
+}
 
 
 def predictions_report(
@@ -52,7 +56,8 @@ def predictions_report(
     class_names
         Label, as text, -> name of the class.
     origins
-        Model -> (N,) real class of each sample, unknown ones included; tells which unknown class is taken for what.
+        Model -> (N,) real class of each sample, unknown ones included; the page then shows which unknown class is taken
+        for which known one.
     level, rng, n_replicates, unknown_label
         As for ``evaluate``.
     ties, max_ofpr, min_ofpr
@@ -68,18 +73,34 @@ def predictions_report(
     >>> page[:15], "mine reaches an OpenAUC of" in page
     ('<!doctype html>', True)
     """
-    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     data, context = page_of(
         models,
         class_names=class_names,
         origins=origins,
-        metrics=metrics,
+        metrics=standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr),
         level=level,
         rng=rng,
         n_replicates=n_replicates,
         unknown_label=unknown_label,
     )
     return render(TEMPLATE, {**data, "flipped": flipped}, **context, command=command)
+
+
+class _Shown(NamedTuple):
+    """What the template shows of one model."""
+
+    name: str
+    evaluation: Evaluation
+    constructions: list[Construction]
+    table1: Mapping[str, Any]
+
+    @property
+    def changes(self) -> list[Any]:
+        """For each construction (metric, before, after) to draw."""
+        return [
+            [(_LABELS[name], c.before[name], c.after[name]) for name in _SHOWN[c.proposition]]
+            for c in self.constructions
+        ]
 
 
 def page_of(
@@ -94,82 +115,60 @@ def page_of(
     unknown_label: Label = UNKNOWN,
     thresholds: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What script and template of :func:`predictions_report` read; ``thresholds`` are further ones to jump to."""
+    """Data and context of :func:`predictions_report`; ``thresholds`` are more thresholds to jump to."""
     if not models:
         raise ValueError("there is nothing to report; pass the predictions of at least one model, by name.")
     seed, replicates = seed_of(rng), REPLICATES if n_replicates is None else n_replicates
     made = []
     for name, predictions in models.items():
-        names = _names(name, predictions, class_names, origins)
+        origin = None
+        if origins is not None and name in origins:
+            origin = as_vector(f"the origin of the samples of {name}", origins[name])
+            check_same_length(y_true=predictions.y_true, origin=origin)
         model = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
         warn_if_reversed(float(auroc_of(model.ranking.table)))
         model.counts  # noqa: B018  computed once, before two threads ask for it
         with ThreadPoolExecutor(1) as other:  # numpy and the compiled loops release the interpreter lock
             audited = other.submit(_audited, model)
-            evaluation, numbers = model_data(
+            evaluation, data = model_data(
                 name,
                 model,
-                names=names,
+                class_names=class_names,
+                origin=origin,
                 metrics=metrics,
                 level=level,
                 n_replicates=replicates,
                 seed=seed,
                 thresholds=thresholds,
             )
-        made.append((_Told(name, evaluation, sentences.losses(evaluation), *audited.result()), numbers, model))
+        made.append((_Shown(name, evaluation, *audited.result()), data, model))
     made.sort(key=lambda one: -one[0].evaluation.openauc)
-    told, data, ranked = zip(*made, strict=True)
-    evaluations = {model.name: model.evaluation for model in told}
+    shown, drawn, ranked = zip(*made, strict=True)
+    names = [model.name for model in shown]
     comparison, obstacle = None, ""
-    if len(told) > 1:
+    if len(shown) > 1:
         try:
-            require_same_samples([model.samples for model in ranked], list(evaluations))
+            require_same_samples([model.samples for model in ranked], names)
         except ValueError as error:  # other samples, or another order
             obstacle = str(error)
         else:
-            compared = {name: metrics[name] for name in COMPARED if name in metrics}
-            comparison = compare_ranked(ranked, tuple(evaluations), compared, None, level, seed, replicates)
-    return {"models": data, "stories": [model.changes for model in told], "flipped": False, "level": level}, {
-        "headline": sentences.headline(evaluations, comparison),
-        "meaning": sentences.meaning(evaluations),
-        "models": told,
+            compared = {name: metrics[name] for name in _COMPARED if name in metrics}
+            comparison = compare_ranked(ranked, tuple(names), compared, None, level, seed, replicates)
+    return {"models": drawn, "stories": [model.changes for model in shown], "flipped": False, "level": level}, {
+        "models": shown,
         "metrics": metrics,
         "comparison": comparison,
         "obstacle": obstacle,
         "level": level,
         "replicates": replicates,
-        "environment": environment(),
     }
 
 
-class _Told(NamedTuple):
-    """What the template says of one model."""
-
-    name: str
-    evaluation: Evaluation
-    losses: str
-    stories: list[sentences.Story]
-    table1: tuple[Any, Any]
-
-    @property
-    def changes(self) -> list[Any]:
-        """What the stories draw."""
-        return [story.changes for story in self.stories]
-
-
-def _audited(model: RankedSamples) -> tuple[list[sentences.Story], tuple[Any, Any]]:
+def _audited(model: RankedSamples) -> tuple[list[Construction], Mapping[str, Any]]:
+    """One construction per proposition, a complete one if there are several; and Table 1."""
     result = audit_ranked(model)
-    return sentences.stories(result), sentences.table1(result)
-
-
-def _names(
-    model: str,
-    predictions: Predictions,
-    class_names: Mapping[str, str] | None,
-    origins: Mapping[str, ArrayLike] | None,
-) -> Names:
-    if origins is None or model not in origins:
-        return Names(class_names or {})
-    origin = as_vector(f"the origin of the samples of {model}", origins[model])
-    check_same_length(y_true=predictions.y_true, origin=origin)
-    return Names(class_names or {}, origin)
+    found: dict[str, Construction] = {}
+    for construction in result.constructions:
+        if construction.proposition not in found or construction.complete:
+            found[construction.proposition] = construction
+    return list(found.values()), result.table1()

@@ -97,6 +97,9 @@ class TrialSpec:
             raise ValueError(f"a trial of {self.method!r} needs a recipe and a backbone; TrialSpec.of fills them in.")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected an integer from 0 upwards.")
+        for name in ("width", "train_images"):
+            if not isinstance(getattr(self, name), int | None):
+                raise TypeError(f"{name} is {getattr(self, name)!r}; expected a whole number, or None.")
         check_choice("precision", self.precision, ("fp32", "bf16", "fp16"))
         check_fraction("validation", self.validation, zero=True, one=False)
         for name, value in self.method_args.items():

@@ -574,7 +574,7 @@ def test_missing_files(saved):
         (b"", "is no JSON"),
         (b'{"format": "openauc.OpenSetCl', "is no JSON"),
         (b"\xff\xfe", "it is no text"),
-        (b"[" * 100 + b"]" * 100, "nested too deeply"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[1]", "does not describe a model of openauc"),
         (b'{"format": "torch"}', "does not describe a model of openauc"),
         (b'{"format": "openauc.OpenSetClassifier"}', "does not describe a model of openauc"),

@@ -27,17 +27,20 @@ CLOSE = 1e-5
 
 @pytest.fixture(autouse=True, scope="module")
 def few_folds():
+    """Fits with few folds; and constants of the network computed by numpy, to the same bytes in half the time."""
+    value_prop = pytest.importorskip("spox._value_prop")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("openauc.features.classifier.fitting.MOST_REPEATED", 0)
+        patch.setattr(value_prop, "_VALUE_PROP_BACKEND", value_prop.ValuePropBackend.REFERENCE)
         yield
 
 
-def clusters(classes=30, width=64, count=25, dtype=np.float32, offset=0.0):
-    """Training samples of the classes, and 10,000 others, a quarter of them of classes that are not known."""
+def clusters(classes=12, width=24, count=20, dtype=np.float32, offset=0.0):
+    """Training samples of the classes, and 2,000 others, a quarter of them of classes that are not known."""
     rng = np.random.default_rng(0)
     centres = offset + rng.normal(size=(classes * 4 // 3, width))
     y = np.repeat(np.arange(classes), count)
-    new = rng.integers(0, len(centres), 10_000)
+    new = rng.integers(0, len(centres), 2_000)
     X, other = (centres[rows] + 1.2 * rng.normal(size=(len(rows), width)) for rows in (y, new))
     return X.astype(dtype), y, other.astype(dtype)
 
@@ -51,6 +54,11 @@ def fit(X, y, **parameters):
 def small(labels=("ant", "bee", "cat"), **parameters):
     X, y, new = clusters(3, 5)
     return fit(X, np.asarray(labels)[y], **{"head": "class_mean", "rejector": "max_logit", **parameters}), new
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return small()[0]
 
 
 def run(path, X):
@@ -88,15 +96,15 @@ def assert_same_decisions(classifier, path, X, close=CLOSE, dtype=None):
         {"head": "mlp", "rejector": "energy", "calibration": "split", "threshold": "youden"},
         {"rejector": "average", "per_class": True, "acceptance": 0.9},
         {"head": SGDClassifier(random_state=0), "rejector": "selected"},
-        {"head": make_pipeline(StandardScaler(), PCA(40), LogisticRegression()), "rejector": "selected"},
+        {"head": make_pipeline(StandardScaler(), PCA(20), LogisticRegression()), "rejector": "entropy"},
     ],
     ids=str,
 )
-def test_ten_thousand_samples(tmp_path, parameters):
+def test_two_thousand_samples(tmp_path, parameters):
     X, y, new = clusters()
-    classifier = fit(X, np.array([f"class {c}" for c in range(30)])[y], **parameters)
+    classifier = fit(X, np.array([f"class {c}" for c in range(12)])[y], **parameters)
     found = assert_same_decisions(classifier, tmp_path / "model.onnx", new)
-    assert 0.02 < (found["label"] == "unknown").mean() < 0.6
+    assert 0.02 < (found["label"] == "unknown").mean() < 0.7
     for part in (new[:1], new[:7]):
         one = run(tmp_path / "model.onnx", part)
         np.testing.assert_allclose(one["score"], found["score"][: len(part)], rtol=0, atol=CLOSE)
@@ -135,19 +143,19 @@ def test_float64(tmp_path):
     assert np.abs(found["score"] - classifier.open_score(new)).max() < 1e-11
 
 
-@pytest.mark.parametrize("fitted", ["float32", "float64"])
-@pytest.mark.parametrize("served", ["float32", "float64"])
-def test_embeddings_of_either_type(tmp_path, fitted, served):
+@pytest.mark.parametrize(("fitted", "rejector"), [("float32", "relative_mahalanobis"), ("float64", "average")])
+def test_embeddings_of_either_type(tmp_path, fitted, rejector):
     """The network computes in the precision of the fit, as predict does, whatever it is given."""
     X, y, new = clusters(5, 8, dtype=np.float64)
-    classifier = fit(X.astype(fitted), y, acceptance=0.8)
-    found = assert_same_decisions(classifier, tmp_path / "model.onnx", new.astype(served), dtype=served)
-    assert 0.02 < (found["label"] == -1).mean() < 0.6
+    classifier = fit(X.astype(fitted), y, acceptance=0.8, rejector=rejector)
+    for served in ("float32", "float64"):
+        found = assert_same_decisions(classifier, tmp_path / "model.onnx", new.astype(served), dtype=served)
+        assert 0.02 < (found["label"] == -1).mean() < 0.6
 
 
-def test_another_type_of_embeddings_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^dtype is 'float16'; expected one of 'float32', 'float64'"):
-        small()[0].export_onnx(tmp_path / "model.onnx", dtype="float16")
+def test_another_type_of_embeddings_is_refused(tmp_path, classifier):
+    with pytest.raises(ValueError, match=r"'float16'.*'float32', 'float64'"):
+        classifier.export_onnx(tmp_path / "model.onnx", dtype="float16")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +191,7 @@ def test_none_is_exported_as_a_name_and_what_is_not_finite_is_that(tmp_path):
     assert broken["p_value"][[1, 3]].tolist() == [0.0, 0.0]
 
 
-def test_what_is_loaded_is_exported_alike(tmp_path):
-    classifier, _ = small()
+def test_what_is_loaded_is_exported_alike(tmp_path, classifier):
     classifier.save(tmp_path / "model")
     classifier.export_onnx(tmp_path / "a.onnx")
     OpenSetClassifier.load(tmp_path / "model").export_onnx(tmp_path / "b.onnx")
@@ -208,8 +215,7 @@ def test_metadata(tmp_path):
     assert {output.type.tensor_type.shape.dim[0].dim_param for output in model.graph.output} == {"N"}
 
 
-def test_a_failure_keeps_the_old_file(tmp_path, monkeypatch):
-    classifier, _ = small()
+def test_a_failure_keeps_the_old_file(tmp_path, monkeypatch, classifier):
     monkeypatch.setattr(module, "build", lambda *_: onnx.ModelProto())
     (tmp_path / "model.onnx").write_text("old")
 
@@ -227,8 +233,7 @@ def test_a_failure_keeps_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["ndonnx", "spox"])
-def test_without_ndonnx(tmp_path, monkeypatch, missing):
-    classifier, _ = small()
+def test_without_ndonnx(tmp_path, monkeypatch, missing, classifier):
     for name in [name for name in sys.modules if name.split(".")[0] in ("ndonnx", "spox")]:
         monkeypatch.delitem(sys.modules, name)
     real = builtins.__import__
@@ -239,7 +244,7 @@ def test_without_ndonnx(tmp_path, monkeypatch, missing):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=r"export_onnx needs ndonnx: pip install 'openauc\[onnx\]'\."):
+    with pytest.raises(ImportError, match=r"ndonnx.*pip install 'openauc\[onnx\]'"):
         classifier.export_onnx(tmp_path / "model.onnx")
 
 
@@ -250,11 +255,11 @@ def own(features, logits):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"rejector": own}, r"the rejector 'own' is one of your own \(_Function\)"),
-        ({"head": RandomForestClassifier(5)}, "a head with a RandomForestClassifier cannot be written as arrays"),
-        ({"labels": ("a", "unknown", "c"), "unknown_label": None}, "a class is named 'unknown', which in ONNX"),
-        ({"labels": (1, 2, 3), "unknown_label": np.nan}, "unknown_label is nan; ONNX needs integers"),
-        ({"labels": (1, 2, 3), "unknown_label": -0.5}, "unknown_label is -0.5; ONNX needs integers"),
+        ({"rejector": own}, "'own'"),
+        ({"head": RandomForestClassifier(5)}, "RandomForestClassifier"),
+        ({"labels": ("a", "unknown", "c"), "unknown_label": None}, "'unknown'.*another unknown_label"),
+        ({"labels": (1, 2, 3), "unknown_label": np.nan}, "nan.*unknown_label=-1"),
+        ({"labels": (1, 2, 3), "unknown_label": -0.5}, "-0.5.*unknown_label=-1"),
     ],
 )
 def test_refusals(tmp_path, parameters, match):
@@ -265,11 +270,11 @@ def test_refusals(tmp_path, parameters, match):
     assert os.listdir(tmp_path) == []
 
 
-def test_larger_than_onnx_allows(tmp_path, monkeypatch):
+def test_larger_than_onnx_allows(tmp_path, monkeypatch, classifier):
     monkeypatch.setattr(module, "build", lambda *_: onnx.ModelProto(doc_string="x" * 2000))
     monkeypatch.setattr(module, "MOST_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"the network takes 0\.0 GB, and ONNX allows 2; use rejector='max_logit'"):
-        small()[0].export_onnx(tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match=r"0\.0 GB.*rejector='max_logit'"):
+        classifier.export_onnx(tmp_path / "model.onnx")
 
 
 def test_what_is_not_fitted(tmp_path):

@@ -113,7 +113,7 @@ def test_bets_on_rises_lose_by_larger_p_values(bets):
 def test_wealth_is_the_sum_over_all_beginnings_in_any_pieces(p_values, piece):
     p_values = np.array(p_values)
     for bets in BETS.values():
-        wealth, zero = Wealth.of(bets), np.zeros(len(p_values), int)
+        wealth, zero = Wealth(bets), np.zeros(len(p_values), int)
         found = [
             wealth.update(p_values[at : at + piece], zero[at : at + piece], 1 + np.arange(len(zero))[at : at + piece])
             for at in range(0, len(p_values), piece)
@@ -124,10 +124,10 @@ def test_wealth_is_the_sum_over_all_beginnings_in_any_pieces(p_values, piece):
 def test_groups_do_not_touch_one_another():
     rng = np.random.default_rng(0)
     p_values, group = rng.random(60), rng.integers(0, 3, 60)
-    together = Wealth.of(shape_bets(), 3)
+    together = Wealth(shape_bets(), 3)
     found = together.update(p_values, group, np.arange(60))
     for one in range(3):
-        alone = Wealth.of(shape_bets())
+        alone = Wealth(shape_bets())
         mine = group == one
         expected = alone.update(p_values[mine], np.zeros(mine.sum(), int), np.flatnonzero(mine))
         np.testing.assert_allclose(found[mine], expected, rtol=1e-12)
@@ -140,7 +140,7 @@ def test_the_beginning_is_after_the_lowest_point(piece):
     rng = np.random.default_rng(1)
     p_values = np.concatenate([rng.random(300), rng.random(100) ** 3])
     bets = tail_bets((0.05,), falls=False)
-    wealth = Wealth.of(bets)
+    wealth = Wealth(bets)
     for at in range(0, 400, piece):
         part = p_values[at : at + piece]
         wealth.update(part, np.zeros(len(part), int), 1 + at + np.arange(len(part)))

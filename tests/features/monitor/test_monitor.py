@@ -65,7 +65,7 @@ def test_ranks_among_the_calibration_alone_would_raise_false_alarms():
     for seed in range(10):
         scores, past = stream(3000, seed)[0], np.sort(calibrated(100, seed).calibration_scores_)
         p_value = (1 + 100 - np.searchsorted(past, scores)) / 101
-        wealth = Wealth.of(shape_bets()).update(p_value, np.zeros(3000, int), np.arange(3000))
+        wealth = Wealth(shape_bets()).update(p_value, np.zeros(3000, int), np.arange(3000))
         alarms += wealth.max() > np.log(5)
     assert alarms >= 8
 

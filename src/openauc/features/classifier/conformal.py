@@ -1,17 +1,17 @@
-r"""Deciding with a promise: conformal p-values of "this sample is known", and what is rejected at which level.
+r"""Deciding with a guarantee: conformal p-values of "this sample is known", and the thresholds that follow.
 
 The p-value of a sample with score s among n calibration samples of known classes is
-:math:`(1 + \#\{s_i \ge s\}) / (n + 1)`, and a sample is rejected when it is at most :math:`\alpha`, one minus the
-acceptance asked for. What that promises for a new known sample depends on where the calibration scores come from:
+:math:`(1 + \#\{s_i \ge s\}) / (n + 1)`. A sample is rejected if its p-value is at most :math:`\alpha`, one minus the
+acceptance asked for. The guarantee for a new known sample depends on where the calibration scores come from:
 
 * **split**: from samples the model was not fitted on. The new sample is accepted with probability at least
-  :math:`1 - \alpha`, in finite samples, whatever the distribution; ties only make it more.
-* **cross**: each score from a model fitted without that sample and its copies, so no sample is lost. The new sample is
-  scored by the model fitted on all samples, which knows a little more; calibration scores are corrected for that. The
-  acceptance is then about :math:`1 - \alpha`, and there is no lower bound.
+  :math:`1 - \alpha`, for any number of samples and any distribution; ties only raise it.
+* **cross**: each score from a model fitted without that sample and its copies, so all samples serve both ends. The new
+  sample is scored by the model fitted on all samples, which knows a little more; calibration scores are corrected for
+  that. The acceptance is then about :math:`1 - \alpha`, without a lower bound.
 
 Both are averages over samples (and over calibration sets). Per class they hold for the samples of each predicted class
-that has at least :math:`1/\alpha - 1` calibration samples; smaller ones share what all samples say.
+with at least :math:`1/\alpha - 1` calibration samples; smaller classes use the threshold of all samples.
 """
 
 from __future__ import annotations
@@ -65,41 +65,40 @@ class Calibration:
         return np.diff(self.offsets)
 
     def p_value(self, score: Array, predicted: Array) -> Array:
-        """(n,) p-values; a bisection inside each sample's group, in the array API."""
+        """(n,) p-values, by bisection inside each sample's group, in the array API."""
         xp = score.__array_namespace__()
         group = xp.take(xp.asarray(self.group), predicted, axis=0)
-        low, end = (xp.take(xp.asarray(bounds), group, axis=0) for bounds in (self.offsets[:-1], self.offsets[1:]))
-        high, values = end, xp.asarray(np.append(self.scores, np.inf))
+        start, end = (xp.take(xp.asarray(bounds), group, axis=0) for bounds in (self.offsets[:-1], self.offsets[1:]))
+        low, high, values = start, end, xp.asarray(np.append(self.scores, np.inf))
         for _ in range(int(self.sizes.max()).bit_length()):
             middle = (low + high) // 2
             open_ = low < high
             below = open_ & (xp.take(values, middle, axis=0) < score)
             low = xp.where(below, middle + 1, low)
             high = xp.where(open_ & ~below, middle, high)
-        size = xp.astype(end - xp.take(xp.asarray(self.offsets[:-1]), group, axis=0), xp.float64)
-        found = (1.0 + xp.astype(end - low, xp.float64)) / (1.0 + size)
-        return xp.where(score == score, found, xp.zeros_like(found))  # what is not a number is not known
+        found = (1.0 + xp.astype(end - low, xp.float64)) / (1.0 + xp.astype(end - start, xp.float64))
+        return xp.where(score == score, found, xp.zeros_like(found))  # NaN is not known
 
     def thresholds(self, acceptance: float) -> tuple[Floats, int]:
-        """(C,) threshold of each predicted class; and how many samples a group needs, 0 if all have them.
+        """(C,) threshold of each predicted class, and how many samples a group needs: 0 if all groups have them.
 
-        A group too small for the promise rejects nothing.
+        A group too small for the guarantee rejects nothing.
         """
         found = np.full(len(self.sizes), np.inf)
+        if acceptance == 1.0:
+            return found[self.group], 0
         for index, (start, size) in enumerate(zip(self.offsets[:-1], self.sizes, strict=True)):
-            k = order_statistic(int(size), acceptance) if acceptance < 1.0 else size + 1
+            k = order_statistic(int(size), acceptance)
             if k <= size:
                 found[index] = self.scores[start + k - 1]
-        missing = (
-            smallest_sample(acceptance) if acceptance < 1.0 and np.isinf(found[np.unique(self.group)]).any() else 0
-        )
-        return found[self.group], missing
+        thresholds = found[self.group]
+        return thresholds, smallest_sample(acceptance) if np.isinf(thresholds).any() else 0
 
 
 def benjamini_hochberg(p_values: Floats, fdr: float) -> NDArray[np.bool_]:
-    r"""Which hypotheses to reject so that the expected share of false ones among them is at most ``fdr``.
+    r"""Which hypotheses to reject so that the expected share of false rejections among them is at most ``fdr``.
 
-    The largest k with :math:`p_{(k)} \le k\,\mathrm{fdr}/n` counts, and all up to it.
+    These are the k smallest p-values, for the largest k with :math:`p_{(k)} \le k\,\mathrm{fdr}/n`.
 
     >>> benjamini_hochberg(np.array([0.01, 0.5, 0.03, 0.9]), 0.1).tolist()
     [True, False, True, False]

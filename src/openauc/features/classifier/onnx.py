@@ -1,7 +1,7 @@
 """A fitted OpenSetClassifier as one ONNX network: embeddings in; label, class, score and p-value out.
 
-Heads, scores, rejectors and p-values are written in the array API, so calling them with an array of ndonnx, which
-records what is done to it, gives the network: nothing is written twice.
+Heads, scores, rejectors and p-values use the array API. Called with an array of ndonnx, which records the operations on
+it, they build the network.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 MOST_BYTES = 2**31 - 1
-"""Of a protobuf message, and so of an ONNX file."""
+"""Limit of a protobuf message, and so of an ONNX file."""
 
 
 def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = None) -> None:
     """Write a fitted classifier as an ONNX file, all or nothing.
 
-    The input ``embedding`` (N, d) has the type ``dtype``, "float32" or "float64"; None stands for the one the
-    classifier was fitted on, in which the network computes whatever it is given, as ``predict`` does. The outputs, (N,)
-    each, are ``label``, the name of a class or the unknown label; ``class``, the class whether rejected or not;
-    ``score``, the open-set score; and ``p_value``. Labels are strings, or int64 where classes are numbers; None as
-    unknown label becomes "unknown". An embedding that is not finite is unknown, with p-value 0. Thresholds, classes,
-    unknown label, guarantee and version are in the metadata too, as JSON.
+    The input ``embedding`` (N, d) has the type ``dtype``, "float32" or "float64"; None is the type the classifier was
+    fitted on. The network always computes in that type, as ``predict`` does. The outputs, (N,) each, are ``label``, the
+    name of a class or the unknown label; ``class``, the class whether rejected or not; ``score``, the open-set score;
+    and ``p_value``. Labels are strings, or int64 if classes are numbers; None as unknown label becomes "unknown". An
+    embedding that is not finite is unknown, with p-value 0. Classes, unknown label, thresholds, guarantee and version
+    are also in the metadata, as JSON.
 
     Raises
     ------
     ImportError
         If ndonnx is missing.
     ValueError
-        If the classifier has parts of one's own, or an estimator as head that is not linear; if its labels have no
-        place in ONNX, or it would be larger than ONNX allows.
+        If the classifier has custom parts, or an estimator as head that is not linear; if ONNX cannot hold its labels,
+        or if the network is larger than ONNX allows.
     """
     check_is_fitted(classifier)
     if dtype is not None:
@@ -77,14 +77,28 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
     threshold = ndx.take(ndx.asarray(classifier.thresholds_), predicted, axis=0)
     p_value = classifier.calibration_.p_value(score, predicted)
     outputs = {
-        # What is not a number is below no threshold, so it is unknown.
+        # NaN is not below any threshold, so it is unknown.
         "label": ndx.where(score <= threshold, answer, ndx.asarray(unknown)),
         "class": answer,
         "score": score,
         "p_value": p_value,
     }
-    model = ndx.build({"embedding": embedding}, outputs)
-    _describe(model, classifier, classes, unknown)
+    model: ModelProto = ndx.build({"embedding": embedding}, outputs)
+    for output in model.graph.output:
+        output.type.tensor_type.shape.dim[0].dim_param = "N"
+    model.producer_name, model.producer_version = "openauc", version("openauc")
+    model.graph.name = "OpenSetClassifier"
+    model.doc_string = f"Open-set classifier of embeddings; guarantee: {classifier.guarantee_}"
+    metadata = {
+        "openauc_version": version("openauc"),
+        "classes": json.dumps(classes.tolist()),
+        "unknown_label": json.dumps(unknown.tolist()),
+        "thresholds": json.dumps([encode_float(value) for value in classifier.thresholds_.tolist()]),
+        "guarantee": classifier.guarantee_,
+    }
+    del model.metadata_props[:]
+    for key, value in metadata.items():
+        model.metadata_props.add(key=key, value=value)
     return model
 
 
@@ -106,24 +120,3 @@ def _labels(classifier: OpenSetClassifier) -> tuple[NDArray[Any], NDArray[Any]]:
             "unknown_label=-1."
         )
     return whole, np.array(int(unknown), np.int64)
-
-
-def _describe(model: ModelProto, classifier: OpenSetClassifier, classes: NDArray[Any], unknown: NDArray[Any]) -> None:
-    """Names of dimensions, and the metadata."""
-    from onnx.helper import set_model_props
-
-    for output in model.graph.output:
-        output.type.tensor_type.shape.dim[0].dim_param = "N"
-    model.producer_name, model.producer_version = "openauc", version("openauc")
-    model.graph.name = "OpenSetClassifier"
-    model.doc_string = f"Open-set classifier of embeddings; guarantee: {classifier.guarantee_}"
-    set_model_props(
-        model,
-        {
-            "openauc_version": version("openauc"),
-            "classes": json.dumps(classes.tolist()),
-            "unknown_label": json.dumps(unknown.tolist()),
-            "thresholds": json.dumps([encode_float(value) for value in classifier.thresholds_.tolist()]),
-            "guarantee": classifier.guarantee_,
-        },
-    )

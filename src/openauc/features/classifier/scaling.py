@@ -1,4 +1,4 @@
-"""Features centred and scaled, so that neither an offset nor the unit of the numbers matters."""
+"""Centring and scaling of features, so that neither an offset nor the unit of the numbers matters."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._validation import check_choice
-from openauc.features.scores._arrays import Array
-from openauc.features.scores.base import Floats
+from openauc.features.scores.base import Array, Floats
 
 SCALINGS = ("auto", "embedding", "columns")
 LENGTH = 10.0
 """Root mean square length of scaled features, so that one grid of strengths suits all encoders."""
 NARROWEST, UNLIKE = 32, 100.0
-"""Fewer features than this, or one that varies so many times more than the median one, are columns of a table."""
+"""Features are columns of a table if they are fewer, or if one varies so many times more than the median one."""
 MOST_ROWS, CHUNK = 100_000, 8192
-"""Rows that mean and deviation are taken from, and rows that are scaled together."""
+"""Most rows to compute mean and deviation from, and rows that are scaled together."""
 
 
 class Scaling(NamedTuple):
-    """What is taken from each feature, and what the rest is multiplied by.
+    """Subtract ``centre`` from each feature, then multiply by ``factor``.
 
     Examples
     --------
@@ -36,28 +35,31 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, X: NDArray[Any], rows: NDArray[np.int64], kind: str = "auto") -> Scaling:
-        """From some rows of X; ``kind`` is ``"embedding"`` (one factor), ``"columns"`` (each its own), or ``"auto"``.
+        """From some rows of X; ``kind`` is ``"embedding"`` (one factor), ``"columns"`` (one for each) or ``"auto"``.
 
         Raises
         ------
         ValueError
-            If the numbers are so large or so small that they cannot be scaled.
+            If the numbers are too large or too small to be scaled.
         """
         check_choice("scaling", kind, SCALINGS)
         some = rows[:: -(-len(rows) // MOST_ROWS)]
         largest = np.zeros(X.shape[1])
         for part in _parts(some):
             largest = np.maximum(largest, np.abs(X[part]).max(0))
-        unit = np.where(largest > 0, largest, 1.0)  # sums of squares of what is divided by it stay in range
+        unit = np.where(largest > 0, largest, 1.0)  # dividing by it keeps sums of squares in range
         mean = sum((X[part] / unit).sum(0, dtype=np.float64) for part in _parts(some)) / len(some)
         squares = sum(((X[part] / unit - mean) ** 2).sum(0, dtype=np.float64) for part in _parts(some))
         deviation = np.sqrt(squares / len(some))
         deviation[deviation <= 4 * np.finfo(X.dtype).eps] = 0.0  # rounding
-        chosen = _kind(deviation, unit) if kind == "auto" else kind
         varying = deviation > 0
+        if kind == "auto":
+            spread = (deviation * (unit / unit.max()))[varying]
+            unlike = len(spread) > 0 and spread.max() > UNLIKE * np.median(spread)
+            kind = "columns" if len(unit) < NARROWEST or unlike else "embedding"
         with np.errstate(over="ignore"):  # that is refused below
-            if chosen == "columns":
-                # What never varied is measured in units of its one value.
+            if kind == "columns":
+                # A constant feature is measured in units of its one value.
                 width = np.where(varying, deviation, 1.0) * np.sqrt(max(varying.sum(), 1))
                 factor = LENGTH / width / unit
             else:
@@ -69,32 +71,26 @@ class Scaling(NamedTuple):
                 f"the features cannot be scaled: their largest number is {unit.max():.3g}, the smallest of the "
                 f"largest of each column {unit.min():.3g}. Divide X by a number that brings them near 1."
             )
-        return cls(mean * unit, factor, chosen)
+        return cls(mean * unit, factor, kind)
 
     def __call__(self, X: Array) -> Array:
-        """Scaled features, in the precision of X; the steps between are done in float64."""
+        """Scaled features in the precision of X, computed in float64."""
         xp = X.__array_namespace__()
         centred = xp.astype(X, xp.float64) - xp.asarray(self.centre)
         return xp.astype(centred * xp.asarray(self.factor), X.dtype)
 
     def uncentred(self, scaled: Array) -> Array:
-        """Scaled features with their offset, for scores of what a network answers."""
+        """Scaled features with their offset, for scores that need the activations of a network."""
         xp = scaled.__array_namespace__()
         return scaled + xp.astype(xp.asarray(self.centre * self.factor), scaled.dtype)
 
     def rows(self, X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Scaled rows of X: one new array, and no other of its size on the way."""
+        """Scaled rows of X, made without a second array of that size."""
         scaled = np.empty((len(rows), X.shape[1]), X.dtype)
-        for start in range(0, len(rows), CHUNK):
-            scaled[start : start + CHUNK] = self(X[rows[start : start + CHUNK]])
+        for part in _parts(np.arange(len(rows))):
+            scaled[part] = self(X[rows[part]])
         return scaled
 
 
 def _parts(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
-
-
-def _kind(deviation: Floats, unit: Floats) -> str:
-    spread = (deviation * (unit / unit.max()))[deviation > 0]
-    unlike = len(spread) > 0 and spread.max() > UNLIKE * np.median(spread)
-    return "columns" if len(unit) < NARROWEST or unlike else "embedding"

@@ -1,17 +1,17 @@
-r"""Betting against "nothing has changed": online conformal p-values, and the wealth of those who bet on them.
+r"""Betting against "nothing has changed" on online conformal p-values.
 
 If the samples of a stream are exchangeable with reference samples, the rank of each among the reference *and all
-samples before it* is uniform, and independent of the ranks before; ties are broken at random. So
+samples before it* is uniform, and independent of the ranks before; ties are broken at random. So the p-values
 
 .. math:: p_t = \frac{\#\{s_i > s_t\} + u_t\,\#\{s_i = s_t\}}{n + t}, \qquad i \le n + t,
 
 are independent and uniform, exactly, whatever the distribution (Vovk et al., 2003). P-values among the reference
-alone are not: given these n samples they deviate from uniform by about :math:`1/\sqrt n`, which a long stream finds.
+alone are not: given these n samples they deviate from uniform by about :math:`1/\sqrt n`, and a long stream shows it.
 
-A bet is a density f on [0, 1]: who stakes everything on it has the wealth :math:`\prod f(p_t)`, a martingale that
-begins at 1, so that it ever reaches :math:`1/\alpha` with probability at most :math:`\alpha` (Ville, 1939). A change
-may come late, so a bet begins to be placed at each time t with a weight :math:`T(t - 1) - T(t)`, where
-:math:`T(t) = 1/(1 + \log(1 + t/100))` is what is still kept back: the sum over beginnings is a martingale too.
+A bet is a density f on [0, 1]. Who stakes everything on it has the wealth :math:`\prod f(p_t)`. This is a martingale
+that begins at 1, so it ever reaches :math:`1/\alpha` with probability at most :math:`\alpha` (Ville, 1939). A change
+may come late. So a part :math:`T(t - 1) - T(t)` of the stake is bet from time t on, where
+:math:`T(t) = 1/(1 + \log(1 + t/100))` is kept back for later: the sum over all beginnings is a martingale too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Bets = Callable[[Floats], Floats]
 """(n,) p-values to (n, B) logarithms of densities, one for each bet."""
 
 BITS = 14
-"""Of the mantissa, which bounds the number of distinct scores; rounding makes ties, and ties are broken at random."""
+"""Bits of the mantissa that are kept, to bound the number of distinct scores; ties by rounding are broken at random."""
 BLOCK = 256
 PATIENCE = 100.0
 RISES, FALLS = (1.5, 2.5, 6.0), (0.6, 0.25)
-"""Odds of a p-value in the tail, against those of chance."""
+"""Odds of a p-value in the tail, relative to uniform p-values."""
 MIXED = ((0.03, 0.25), (0.1, 0.25), (0.3, 0.25), (1.0, 0.5))
 """A share of samples whose p-values have the density :math:`a p^{a-1}`, and a."""
 
@@ -42,10 +42,7 @@ _SMALLEST = 1e-12
 class Ranks:
     """Counts of scores by group, in a few megabytes however many there are.
 
-    Parameters
-    ----------
-    keys, counts
-        Distinct keys, rising, and how often each was met; a key is a group and a rounded score.
+    ``keys`` holds the distinct pairs of group and rounded score as rising integers, ``counts`` how often each came.
 
     Examples
     --------
@@ -55,21 +52,18 @@ class Ranks:
     [0.5, 0.6]
     """
 
-    def __init__(self, keys: Counts | None = None, counts: Counts | None = None) -> None:
-        self.keys = np.empty(0, np.int64) if keys is None else keys
-        self.counts = np.empty(0, np.int64) if counts is None else counts
+    def __init__(self) -> None:
+        self.keys = np.empty(0, np.int64)
+        self.counts = np.empty(0, np.int64)
 
     def add(self, score: NDArray[np.floating], group: Counts) -> None:
         """Count scores without ranking them."""
         self._add(_keys(score, group))
 
     def p_values(self, score: NDArray[np.floating], group: Counts, chance: Floats) -> Floats:
-        """(n,) p-value of each among those of its group before it, which it then joins; small = high score.
+        """(n,) p-value of each score among those of its group before it, which it then joins; small = high score.
 
-        Parameters
-        ----------
-        chance
-            (n,) uniform numbers that break ties.
+        ``chance`` are (n,) uniform numbers that break ties.
         """
         keys = _keys(score, group)
         found = [self._ranked(keys[at : at + BLOCK], chance[at : at + BLOCK]) for at in range(0, len(keys), BLOCK)]
@@ -105,12 +99,17 @@ def _keys(score: NDArray[np.floating], group: Counts) -> Counts:
 
 
 class Wealth:
-    """Wealth of bets that may begin at any time, in several groups whose clocks run apart.
+    """Wealth of bets that may begin at any time, in groups of samples that each count their own time.
 
     Parameters
     ----------
     bets
-        What is bet.
+        The B bets.
+    groups
+        Number of groups, G.
+
+    Attributes
+    ----------
     staked
         (G, B) logarithm of what has been staked and multiplied.
     seen
@@ -118,25 +117,22 @@ class Wealth:
     lead
         (G, B) what each bet has gained since it was at its lowest, as a logarithm.
     since
-        (G, B) the time after that: the likeliest beginning of a change, if there is one.
+        (G, B) the time after that: the most likely beginning of a change, if there is one.
+    highest
+        (G,) highest evidence so far, as a logarithm; kept by the monitor.
     """
 
-    def __init__(self, bets: Bets, staked: Floats, seen: Counts, lead: Floats, since: Counts) -> None:
-        self.bets = bets
-        self.staked = staked
-        self.seen = seen
-        self.lead = lead
-        self.since = since
-
-    @classmethod
-    def of(cls, bets: Bets, groups: int = 1) -> Wealth:
-        """Nothing staked yet."""
+    def __init__(self, bets: Bets, groups: int = 1) -> None:
         shape = (groups, bets(np.array([0.5])).shape[1])
-        nothing = np.full(shape, -np.inf), np.zeros(groups, np.int64)
-        return cls(bets, *nothing, np.zeros(shape), np.zeros(shape, np.int64))
+        self.bets = bets
+        self.staked = np.full(shape, -np.inf)
+        self.seen = np.zeros(groups, np.int64)
+        self.lead = np.zeros(shape)
+        self.since = np.zeros(shape, np.int64)
+        self.highest = np.zeros(groups)
 
     def update(self, p_value: Floats, group: Counts, time: Counts) -> Floats:
-        """(n,) logarithm of the wealth of its group after each p-value; ``time`` is rising, for :meth:`beginning`."""
+        """(n,) logarithm of the wealth of its group after each p-value; ``time`` rises, for :meth:`beginning`."""
         gain = self.bets(np.clip(p_value, _SMALLEST, 1.0 - _SMALLEST))
         found = np.empty(len(p_value))
         order = np.argsort(group, kind="stable")
@@ -146,7 +142,7 @@ class Wealth:
         return found
 
     def beginning(self, group: int) -> int:
-        """The likeliest time at which a change in a group began, by the bet that has gained the most."""
+        """Time at which a change in a group most likely began, by the bet that has gained the most."""
         return int(self.since[group, self.staked[group].argmax()])
 
     def _bet(self, group: int, gain: Floats) -> Floats:
@@ -159,7 +155,7 @@ class Wealth:
         return np.logaddexp(_log_mean(staked), np.log(kept))
 
     def _follow(self, group: int, gain: Floats, time: Counts) -> None:
-        """A bet begins anew wherever it is below all it was before."""
+        """Update ``lead`` and ``since``: a bet begins again where its gain is at its lowest."""
         height = np.concatenate([np.zeros((1, gain.shape[1])), self.lead[group] + np.cumsum(gain, axis=0)])
         lowest = np.minimum.accumulate(height)
         self.lead[group] = height[-1] - lowest[-1]
@@ -173,20 +169,11 @@ def _kept_back(time: Counts) -> Floats:
 
 
 def _log_mean(values: Floats) -> Floats:
-    highest = values.max(axis=1)
-    return np.asarray(highest + np.log(np.exp(values - highest[:, None]).mean(axis=1)))
+    return np.asarray(np.logaddexp.reduce(values, axis=1) - np.log(values.shape[1]))
 
 
 def tail_bets(levels: Sequence[float], *, falls: bool = True) -> Bets:
-    """Bets that more, or fewer, p-values than chance has it are at most ``level``.
-
-    Parameters
-    ----------
-    levels
-        Sizes of the tail.
-    falls
-        Whether to bet on fewer, too.
-    """
+    """Bets that more (with ``falls`` also fewer) p-values than expected are at most one of ``levels``."""
     level, odds = np.array([(a, o) for a in levels for o in (*RISES, *(FALLS if falls else ()))]).T
     share = odds * level / (1.0 - level + odds * level)
     inside, outside = np.log(share / level), np.log((1.0 - share) / (1.0 - level))
@@ -194,7 +181,7 @@ def tail_bets(levels: Sequence[float], *, falls: bool = True) -> Bets:
 
 
 def shape_bets(*, falls: bool = True) -> Bets:
-    """Bets on the distribution of p-values: small ones too often, and also large ones, both, or neither."""
+    """Bets that small p-values are too frequent; with ``falls`` also large ones, both, or those in the middle."""
 
     def bets(p: Floats) -> Floats:
         rises = [1.0 - share + share * a * p ** (a - 1.0) for share, a in MIXED]

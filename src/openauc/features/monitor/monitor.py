@@ -6,12 +6,13 @@ Three things are watched, each by betting on online conformal p-values (:mod:`op
 * **classes**: the same, among the samples of each predicted class;
 * **scores**: the distribution of all scores.
 
-Each may raise a false alarm with probability :math:`\alpha/3`, and each of C classes with :math:`\alpha/(3C)`, so that
-a stream in which nothing changes ever raises one with probability at most :math:`\alpha`, however long it is and
-however often one looks. The statement needs samples that are exchangeable with the reference: those of ``calibrate`` or
-of ``calibration="split"``, or other samples the classifier was not fitted on. Cross-fitted scores are of other models,
-which know less; then only *rises* are bet on, and the statement holds as long as the classifier finds known samples no
-more unusual than the models of the folds did: lower scores only make p-values larger, and those bets lose by it.
+Each may raise a false alarm with probability :math:`\alpha/3`, and each of C classes with :math:`\alpha/(3C)`. So a
+stream in which nothing changes ever raises an alarm with probability at most :math:`\alpha`, however long it is and
+however often one looks. This needs samples that are exchangeable with the reference: those of ``calibrate`` or of
+``calibration="split"``, or other samples the classifier was not fitted on. Cross-fitted scores come from the models of
+the folds, which were trained on fewer samples. With them the monitor bets on *rises* only. The statement then holds if
+the classifier does not give known samples higher scores than these models did: lower scores make p-values larger, and
+these bets lose on large p-values.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ Counts = NDArray[np.int64]
 
 PARTS = ("rejected", "classes", "scores")
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Tails to bet on where the threshold was not chosen by the share it accepts."""
-WEALTH = ("staked", "seen", "lead", "since")
+"""Sizes of the tails to bet on if the threshold was not chosen by the share it accepts."""
 FORMAT, VERSION = "openauc monitor", 1
 LIMITS = (
     "More rejected samples are unknown ones that have begun to arrive, or known ones that look different from the "
@@ -64,12 +64,12 @@ class Alarm:
     sample
         Number of the sample in the stream, from 1.
     since
-        Number of the sample at which the change is likeliest to have begun.
+        Number of the sample at which the change most likely began.
     time
         Time of the sample, if the stream has times.
     seen, usual
-        What was seen since then, in whole windows, and in the reference: the share rejected; for ``"scores"`` the share
-        above nine tenths of the reference.
+        Share rejected since then, in whole windows, and in the reference. For ``"scores"`` the share of samples above
+        nine tenths of the reference.
     """
 
     part: str
@@ -144,20 +144,20 @@ class Monitor:
         self.alpha = check_fraction("alpha", alpha, one=False)
         if window < 1:
             raise ValueError(f"window is {window!r}; expected a number of samples.")
+        self.window = window
         score, predicted = classifier.calibration_scores_, classifier.calibration_classes_
         kind = str(classifier.calibration_kind_)
         if reference is not None:
             (score, predicted), kind = classifier._decide(reference), "reference"
-        self._begin(kind, window, int(random_state))
+        self._begin(kind, int(random_state))
         self._tenths = np.quantile(score, np.arange(1, TENTHS) / TENTHS)
         self.usual = self._counted(score, predicted)
         for ranks, group in zip(self._ranks, self._groups(predicted), strict=True):
             ranks.add(score, group)
 
-    def _begin(self, kind: str, window: int, seed: int) -> None:
-        """All that does not depend on the reference samples themselves."""
+    def _begin(self, kind: str, seed: int) -> None:
+        """Set all that does not depend on the reference samples themselves."""
         self.reference_kind = kind
-        self.window = window
         self.n = 0
         self.alarms: tuple[Alarm, ...] = ()
         classifier, n_classes = self.classifier, len(self.classifier.classes_)
@@ -165,9 +165,8 @@ class Monitor:
         tails = tail_bets((1.0 - share,) if share < 1.0 else LEVELS, falls=not self.one_sided)
         self._by_threshold = np.asarray(classifier.calibration_.group, np.int64)
         self._ranks = [Ranks() for _ in self._groups(np.zeros(0, np.int64))]
-        self._wealth = [Wealth.of(tails), Wealth.of(tails, n_classes), Wealth.of(shape_bets(falls=not self.one_sided))]
-        self._highest = [np.zeros(1), np.zeros(n_classes), np.zeros(1)]  # logarithms, by part and class
-        self.timeline = Timeline(window, n_classes, len(PARTS))
+        self._wealth = [Wealth(tails), Wealth(tails, n_classes), Wealth(shape_bets(falls=not self.one_sided))]
+        self.timeline = Timeline(self.window, n_classes, len(PARTS))
         self._rng = np.random.default_rng(seed)
 
     @property
@@ -176,7 +175,7 @@ class Monitor:
         return self.reference_kind == "cross"
 
     def _groups(self, predicted: Counts) -> list[Counts]:
-        """Among whom samples are ranked: all, their class, and those they share a threshold with, if not all do."""
+        """Groups within which samples are ranked: all, by class and, if there are several thresholds, by threshold."""
         found = [np.zeros(len(predicted), np.int64), predicted]
         return [*found, self._by_threshold[predicted]] if self._by_threshold.any() else found
 
@@ -190,10 +189,8 @@ class Monitor:
             np.bincount(np.searchsorted(self._tenths, score), minlength=TENTHS),
         )
 
-    # Watching
-
     def update(self, X: ArrayLike, *, time: Sequence[Any] | NDArray[Any] | None = None) -> tuple[Alarm, ...]:
-        """Look at embeddings, in the order they came in; returns the alarms they raised."""
+        """Watch embeddings, in the order they came in; returns the alarms they raised."""
         return self.update_scores(*self.classifier._decide(X), time=time)
 
     def update_scores(
@@ -201,56 +198,44 @@ class Monitor:
     ) -> tuple[Alarm, ...]:
         """The same for scores and indices of predicted classes, where they are known already."""
         scores, classes = as_scores("score", score), as_vector("predicted", predicted)
+        times = np.array([""] * len(scores) if time is None else [str(one) for one in time], str)
         check_same_length(score=scores, predicted=classes)
-        times = None if time is None else np.array([str(one) for one in time])
-        if times is not None:
-            check_same_length(score=scores, time=times)
+        check_same_length(score=scores, time=times)
         n_classes = len(self.classifier.classes_)
         if len(classes) and not (classes.dtype.kind in "iu" and 0 <= classes.min() <= classes.max() < n_classes):
             raise ValueError(f"predicted must be indices of the classes, integers from 0 to {n_classes - 1}.")
         before, at = len(self.alarms), 0
         while at < len(scores):
             end = at + self.timeline.room
-            self._look(scores[at:end], classes[at:end].astype(np.int64), None if times is None else times[at:end])
+            self._update_window(scores[at:end], classes[at:end].astype(np.int64), times[at:end])
             at = end
         return self.alarms[before:]
 
-    def _look(self, score: Floats, predicted: Counts, time: NDArray[Any] | None) -> None:
-        """A piece of the stream that does not go beyond the end of the window."""
-        groups = self._groups(predicted)
+    def _update_window(self, score: Floats, predicted: Counts, time: NDArray[Any]) -> None:
+        """Watch a piece of the stream that does not go beyond the end of the window."""
         p_values = [
             ranks.p_values(score, group, 1.0 - self._rng.random(len(score)))
-            for ranks, group in zip(self._ranks, groups, strict=True)
+            for ranks, group in zip(self._ranks, self._groups(predicted), strict=True)
         ]
         zero, number = np.zeros(len(score), np.int64), self.n + 1 + np.arange(len(score))
         ranked = (p_values[-1 if len(p_values) > 2 else 0], p_values[1], p_values[0])
         crossed: list[tuple[int, int, int]] = []
         reached = np.empty(len(PARTS))
+        line = -np.log(self.alpha)
         for part, (wealth, p_value) in enumerate(zip(self._wealth, ranked, strict=True)):
             group = predicted if PARTS[part] == "classes" else zero
-            evidence = wealth.update(p_value, group, number) - np.log(self._shares(part))
+            # The probability of a false alarm is divided among the parts, and among the classes.
+            evidence = wealth.update(p_value, group, number) - np.log(len(PARTS) * len(wealth.highest))
             reached[part] = evidence.max()
-            crossed += self._record(part, group, evidence)
-        times = ("", "") if time is None else (str(time[0]), str(time[-1]))
-        self.timeline.add(*self._counted(score, predicted), reached, times)
-        for row, part, group_ in sorted(crossed):
-            self.alarms += (self._alarm(row, part, group_, None if time is None else str(time[row])),)
+            rows = np.flatnonzero((evidence >= line) & (wealth.highest[group] < line))
+            new, first = np.unique(group[rows], return_index=True)
+            crossed += [(int(rows[f]), part, int(g)) for g, f in zip(new, first, strict=True)]
+            np.maximum.at(wealth.highest, group, evidence)
+        self.timeline.add(*self._counted(score, predicted), reached, (str(time[0]), str(time[-1])))
+        self.alarms += tuple(self._alarm(row, part, group_, str(time[row])) for row, part, group_ in sorted(crossed))
         self.n += len(score)
 
-    def _shares(self, part: int) -> int:
-        """Among how many alarms the probability of a false one is divided."""
-        return len(PARTS) * len(self._highest[part])
-
-    def _record(self, part: int, group: Counts, evidence: Floats) -> list[tuple[int, int, int]]:
-        """Remember the highest evidence; row, part and group of those that reach the line for the first time."""
-        line, highest = -np.log(self.alpha), self._highest[part]
-        rows = np.flatnonzero(evidence >= line)
-        new, first = np.unique(group[rows], return_index=True)
-        found = [(int(rows[f]), part, int(g)) for g, f in zip(new, first, strict=True) if highest[g] < line]
-        np.maximum.at(highest, group, evidence)
-        return found
-
-    def _alarm(self, row: int, part: int, group: int, time: str | None) -> Alarm:
+    def _alarm(self, row: int, part: int, group: int, time: str) -> Alarm:
         sample = self.n + row + 1
         since = int(np.clip(self._wealth[part].beginning(group), 1, sample))
         called, rejected, tenths = self.timeline.since(since)
@@ -264,15 +249,8 @@ class Monitor:
                 seen, usual = rejected[group] / called[group], usual_rejected[group] / max(usual_called[group], 1)
             case _:
                 seen, usual = rejected.sum() / called.sum(), self.usual_share
-        return Alarm(
-            part=PARTS[part],
-            label=label,
-            sample=sample,
-            since=since,
-            time=time,
-            seen=float(seen),
-            usual=float(usual),
-        )
+        shares = {"seen": float(seen), "usual": float(usual)}
+        return Alarm(part=PARTS[part], label=label, sample=sample, since=since, time=time or None, **shares)
 
     @property
     def usual_share(self) -> float:
@@ -285,15 +263,15 @@ class Monitor:
         return float(self.timeline.rejected.sum() / max(self.n, 1))
 
     def p_value(self, part: str) -> float:
-        """Bound on the probability that the evidence of a part would ever get as high, if nothing changed.
+        """Bound on the probability that the evidence of a part ever gets as high if nothing changes.
 
         It is valid whenever one looks, and counts the other parts and classes: an alarm is a value of at most alpha.
         """
-        return float(min(1.0, np.exp(-self._highest[PARTS.index(part)].max())))
+        return float(min(1.0, np.exp(-self._wealth[PARTS.index(part)].highest.max())))
 
     def evidence_by_class(self) -> Floats:
-        """(C,) the same for each predicted class."""
-        return np.minimum(1.0, np.exp(-self._highest[PARTS.index("classes")]))
+        """(C,) the same bound for each predicted class."""
+        return np.minimum(1.0, np.exp(-self._wealth[PARTS.index("classes")].highest))
 
     @property
     def promise(self) -> str:
@@ -311,14 +289,11 @@ class Monitor:
         lines = [
             f"{self.n:,} samples, {self.rejected_share:.1%} rejected; {self.usual_share:.1%} of "
             f"{self.usual[0].sum():,} in the reference",
-            *(f"alarm at {alarm}" for alarm in self.alarms),
-            *(() if self.alarms else ("no alarm",)),
+            *([f"alarm at {alarm}" for alarm in self.alarms] or ["no alarm"]),
             f"promise: {self.promise}",
             *(f"note: {limit}" for limit in LIMITS),
         ]
         return "\n".join(lines)
-
-    # Files
 
     def save(self, path: PathLike) -> None:
         """Write the state as one file, all or nothing; the classifier is not part of it."""
@@ -333,25 +308,22 @@ class Monitor:
             "alarms": [asdict(alarm) for alarm in self.alarms],
             "rng": self._rng.bit_generator.state,
         }
-        arrays: dict[str, NDArray[Any]] = {
-            "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
-            "timeline.size": np.array(self.timeline.size),
-            **self._arrays(),
-        }
+        arrays = {name: getattr(owner, attribute) for name, (owner, attribute) in self._places().items()}
+        arrays |= {f"usual.{i}": counts for i, counts in enumerate(self.usual)}
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         with atomic_write(path) as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            np.savez(file, allow_pickle=False, **{"timeline.size": np.array(self.timeline.size), **arrays})
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """All counts by the name they have in the file."""
-        found: dict[str, NDArray[Any]] = {"tenths": self._tenths}
-        found |= {f"usual.{i}": counts for i, counts in enumerate(self.usual)}
-        found |= {f"highest.{i}": values for i, values in enumerate(self._highest)}
-        found |= {f"timeline.{name}": getattr(self.timeline, name) for name in FIELDS}
+    def _places(self) -> dict[str, tuple[Any, str]]:
+        """For each array of a file, the object and the attribute that hold it."""
+        places: dict[str, tuple[Any, str]] = {"tenths": (self, "_tenths")}
+        places |= {f"timeline.{name}": (self.timeline, name) for name in FIELDS}
         for i, ranks in enumerate(self._ranks):
-            found |= {f"ranks.{i}.keys": ranks.keys, f"ranks.{i}.counts": ranks.counts}
+            places |= {f"ranks.{i}.{name}": (ranks, name) for name in ("keys", "counts")}
         for i, wealth in enumerate(self._wealth):
-            found |= {f"wealth.{i}.{name}": getattr(wealth, name) for name in WEALTH}
-        return found
+            places[f"highest.{i}"] = wealth, "highest"
+            places |= {f"wealth.{i}.{name}": (wealth, name) for name in ("staked", "seen", "lead", "since")}
+        return places
 
     @classmethod
     def load(cls, path: PathLike, classifier: OpenSetClassifier) -> Monitor:
@@ -365,11 +337,11 @@ class Monitor:
             if about["format"] != FORMAT or about["version"] != VERSION:
                 raise ValueError(f"its format is {about['format']} {about['version']}")
             same_model = about["model"] == _fingerprint(classifier)
-            monitor = cls(classifier, alpha=about["alpha"], window=about["window"])
             if same_model:
+                monitor = cls(classifier, alpha=about["alpha"], window=about["window"])
                 monitor._restore(about, arrays)
         except Exception as error:  # an edited or damaged file fails in many ways
-            raise ValueError(f"{path} is not a state of a monitor ({error!r}); begin a new one.") from None
+            raise ValueError(f"{path} is not a state of a monitor ({error}); begin a new one.") from None
         if not same_model:
             raise ValueError(
                 f"{path} belongs to another model, or to this one with another threshold or calibration; load that "
@@ -381,48 +353,38 @@ class Monitor:
         """Take the content of a file, after a check that it fits this classifier."""
         if about["reference"] not in ("cross", "split", "reference"):
             raise ValueError(f"its reference is {about['reference']!r}")
-        self._begin(about["reference"], self.window, 0)
-        for name, fresh in self._arrays().items():
-            _check_like(name, arrays[name], fresh)
-        self.n, self.timeline.size = int(about["n"]), int(arrays["timeline.size"])
-        self.alarms = tuple(map(_alarm_from, about["alarms"]))
+        self._begin(about["reference"], 0)
+        for name, (owner, attribute) in self._places().items():
+            setattr(owner, attribute, _like(name, arrays[name], getattr(owner, attribute)))
+        called, rejected, tenths = (_like(f"usual.{i}", arrays[f"usual.{i}"], self.usual[i]) for i in range(3))
+        self.usual = called, rejected, tenths
         self._rng.bit_generator.state = about["rng"]
-        self._tenths = arrays["tenths"]
-        self.usual = (arrays["usual.0"], arrays["usual.1"], arrays["usual.2"])
-        self._highest = [arrays[f"highest.{i}"] for i in range(len(PARTS))]
-        for name in FIELDS:
-            setattr(self.timeline, name, arrays[f"timeline.{name}"])
-        for i, ranks in enumerate(self._ranks):
-            ranks.keys, ranks.counts = arrays[f"ranks.{i}.keys"], arrays[f"ranks.{i}.counts"]
+        self.alarms = tuple(map(_alarm_from, about["alarms"]))
+        self.n, self.timeline.size = int(about["n"]), int(arrays["timeline.size"])
+        for ranks in self._ranks:
             if len(ranks.keys) != len(ranks.counts) or (np.diff(ranks.keys) <= 0).any():
-                raise ValueError(f"ranks.{i} are not in order")
-        for i, wealth in enumerate(self._wealth):
-            for name in WEALTH:
-                setattr(wealth, name, arrays[f"wealth.{i}.{name}"])
-        sizes = self.timeline.n
-        if (
-            len({len(getattr(self.timeline, name)) for name in FIELDS}) > 1
-            or sizes.sum() != self.n
-            or (sizes[:-1] != self.timeline.size).any()
-            or not (sizes[-1:] <= self.timeline.size).all()
-        ):
+                raise ValueError("its ranks are not in order")
+        sizes, lengths = self.timeline.n, {len(getattr(self.timeline, name)) for name in FIELDS}
+        size = self.timeline.size
+        if len(lengths) > 1 or sizes.sum() != self.n or (sizes[:-1] != size).any() or max([1, *sizes]) > size:
             raise ValueError("the samples of its windows do not add up")
 
 
-def _check_like(name: str, values: NDArray[Any], fresh: NDArray[Any]) -> None:
-    """Raise unless an array of a file may replace that of a new monitor; ranks and windows have any length."""
-    begin, kind = int(name.startswith(("ranks", "timeline"))), values.dtype.kind
-    if kind != fresh.dtype.kind or values.ndim != fresh.ndim or values.shape[begin:] != fresh.shape[begin:]:
+def _like(name: str, values: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
+    """An array of a file, if it may replace that of a new monitor; there may be any number of ranks and windows."""
+    first, kind = int(name.startswith(("ranks", "timeline"))), values.dtype.kind
+    if kind != fresh.dtype.kind or values.ndim != fresh.ndim or values.shape[first:] != fresh.shape[first:]:
         raise ValueError(f"{name} is {values.dtype} of shape {values.shape}; expected {fresh.dtype} of {fresh.shape}")
     if (kind == "f" and np.isnan(values).any()) or (kind == "i" and (values < 0).any()):
         raise ValueError(f"{name} holds NaN or negative counts")
+    return values
 
 
 def _alarm_from(said: Mapping[str, Any]) -> Alarm:
-    texts = {name: None if said[name] is None else str(said[name]) for name in ("label", "time")}
-    numbers = {name: int(said[name]) for name in ("sample", "since")}
-    shares = {name: float(said[name]) for name in ("seen", "usual")}
-    return Alarm(part=PARTS[PARTS.index(said["part"])], **texts, **numbers, **shares)  # type: ignore[arg-type]
+    part = PARTS[PARTS.index(said["part"])]
+    label, time = (None if said[name] is None else str(said[name]) for name in ("label", "time"))
+    sample, since, seen, usual = int(said["sample"]), int(said["since"]), float(said["seen"]), float(said["usual"])
+    return Alarm(part=part, label=label, sample=sample, since=since, time=time, seen=seen, usual=usual)
 
 
 def _fingerprint(classifier: OpenSetClassifier) -> str:

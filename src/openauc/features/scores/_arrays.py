@@ -1,24 +1,23 @@
 """Steps that several scores share, for arrays of numpy and of any other library of the array API standard.
 
-ndonnx is one: it records what is done to its arrays, so a score called with them becomes a part of an ONNX network.
+One of them is ndonnx, which records the operations on its arrays: a score of such arrays is part of an ONNX network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-Array: TypeAlias = Any
-"""Of numpy, or of another library of the array API standard, whose functions ``__array_namespace__`` names."""
+from openauc.features.scores.base import Array
 
 CHUNK = 2**21
-"""Entries of the largest array that :func:`by_rows` makes: 16 MB in float64, of which a few are alive at a time."""
+"""Entries of the largest array that :func:`by_rows` makes: 16 MB in float64, a few of which exist at a time."""
 
 
 def as_array(values: Any) -> Array:
-    """The values themselves if they are an array of such a library, else as one of numpy."""
+    """The values themselves if they are an array of such a library, else as an array of numpy."""
     return values if hasattr(values, "__array_namespace__") else np.asarray(values)
 
 
@@ -30,7 +29,7 @@ def wide(values: Any) -> tuple[Any, Array]:
 
 
 def ready(features: Any) -> tuple[Any, Array]:
-    """The library of the features, and these as they are multiplied: in float32 if they are no wider, else float64."""
+    """The library of the features, and the features in float32 if they are float16 or float32, else in float64."""
     array = as_array(features)
     xp = array.__array_namespace__()
     narrow = array.dtype in (xp.float16, xp.float32)
@@ -38,52 +37,27 @@ def ready(features: Any) -> tuple[Any, Array]:
 
 
 def like(x: Array, fitted: Any) -> Array:
-    """What was fitted, in the library and precision of the array ``x``."""
+    """The array ``fitted`` in the library and precision of the array ``x``."""
     xp = x.__array_namespace__()
     return xp.astype(xp.asarray(fitted), x.dtype, copy=False)
 
 
 def product(x: Array, fitted: Any) -> Array:
-    """``x @ fitted``, multiplied in the precision of the features ``x``; what comes after that is done in float64."""
+    """``x @ fitted``, multiplied in the precision of ``x`` and returned in float64."""
     xp = x.__array_namespace__()
     return xp.astype(xp.matmul(x, like(x, fitted)), xp.float64, copy=False)
 
 
-def log_sum_exp(z: Array) -> Array:
-    """(n, 1) logarithms of the sums of exponentials of (n, C) numbers."""
-    xp = z.__array_namespace__()
-    largest = xp.max(z, axis=1, keepdims=True)
-    return largest + xp.log(xp.sum(xp.exp(z - largest), axis=1, keepdims=True))
-
-
-def log_softmax(z: Array) -> Array:
-    """(n, C) logarithms of probabilities."""
-    xp = z.__array_namespace__()
-    shifted = z - xp.max(z, axis=1, keepdims=True)
-    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=1, keepdims=True))
-
-
 def top(values: Array, count: int) -> Array:
-    """(n, count) largest numbers of each row, in any order; all there are if they are fewer."""
+    """(n, count) largest numbers of each row, in any order; the whole row if it is shorter."""
     xp = values.__array_namespace__()
     if count == 1:
         return xp.max(values, axis=1, keepdims=True)
     if xp is not np:
         return xp.sort(values, axis=1)[:, -count:]
-    # Sorting a row takes several times as long as parting it in two, which the standard does not have.
+    # Several times as fast as sorting, but not in the standard.
     columns = values.shape[1]
     return np.partition(values, columns - count, axis=1)[:, columns - count :] if count < columns else values
-
-
-def rank(values: Array, k: int) -> Array:
-    """(n,) columns of the k-th largest number of each row."""
-    xp = values.__array_namespace__()
-    if k == 1:
-        return xp.argmax(values, axis=1)
-    if xp is not np:
-        return xp.argsort(values, axis=1)[:, -k]
-    place = values.shape[1] - k
-    return np.argpartition(values, place, axis=1)[:, place]
 
 
 def squared_lengths(x: Array) -> Array:
@@ -98,19 +72,19 @@ def lengths(x: Array) -> Array:
 
 
 def nonzero(lengths: Array) -> Array:
-    """The lengths, with 1 for 0, to divide by."""
+    """The lengths with 1 in place of 0, to divide by."""
     xp = lengths.__array_namespace__()
     return xp.where(lengths > 0, lengths, xp.ones_like(lengths))
 
 
 def unit_length(x: Array) -> Array:
-    """Rows of length 1; a row of zeros stays one."""
+    """Rows scaled to length 1; a row of zeros stays as it is."""
     xp = x.__array_namespace__()
     return x / xp.astype(nonzero(lengths(x)), x.dtype, copy=False)
 
 
 def by_rows(function: Callable[[Array], Array], features: Any, columns: int) -> Array:
-    """``function(features)``, which makes ``columns`` numbers of each row on its way, for some rows at a time."""
+    """``function(features)``, computed in chunks of rows, as it makes an array with ``columns`` numbers a row."""
     x = as_array(features)
     if x.__array_namespace__() is not np:
         return function(x)

@@ -1,4 +1,4 @@
-"""Scores of features alone: how far a sample lies from training samples, from classes, from zero."""
+"""Scores of features alone: the distance of a sample from training samples, from classes, or from zero."""
 
 from __future__ import annotations
 
@@ -7,35 +7,38 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc.features.scores._arrays import (
-    Array,
-    by_rows,
-    lengths,
-    like,
-    product,
-    rank,
-    ready,
-    squared_lengths,
-    unit_length,
-    wide,
-)
-from openauc.features.scores.base import Floats, Real, Score
+from openauc.features.scores._arrays import by_rows, lengths, like, product, ready, squared_lengths, unit_length, wide
+from openauc.features.scores.base import Array, Floats, Real, Score
 
 REFERENCES, PER_CLASS = 1024, 8
-"""Training samples that a new one is compared with, at most; more only where classes would have fewer than that."""
+"""A new sample is compared with at most so many training samples; with more if a class would have fewer than 8."""
 SHRINKAGE = 0.01
 """Smallest share of the mean eigenvalue in a covariance."""
 SPREAD_ROWS = 5.0
-"""Rows that the spread of all classes counts for in the spread of one class."""
+"""Weight, in rows, of the spread of all classes in the spread of one class."""
 ROUNDING = 1e-12
-"""The mean of equal numbers differs from them by less than this share."""
+"""Relative rounding error of the mean of equal numbers, at most."""
 
 
-class NearestNeighbour(Score):
+class DistanceScore(Score):
+    """A score of features alone that learns; a subclass writes ``fit`` and ``_distance``."""
+
+    fits = True
+    looks_at = "features"
+
+    def __call__(self, features: Any, logits: Any) -> Array:
+        return by_rows(self._distance, features, max(len(learned) for learned in vars(self).values()))
+
+    def _distance(self, rows: Array) -> Array:
+        """(n,) scores of n rows of features."""
+        raise NotImplementedError(f"{type(self).__name__} has no _distance(rows); define it.")
+
+
+class NearestNeighbour(DistanceScore):
     r"""Cosine distance to the nearest training sample, :math:`1 - \max_i \cos(x, x_i)`.
 
-    Compared with at most ``REFERENCES`` samples, drawn with a fixed seed, of each class the same number as far as it
-    has them. A row of zeros is at distance 1 from everything.
+    A sample is compared with at most ``REFERENCES`` training samples, drawn with a fixed seed, equally many of each
+    class where possible. A row of zeros has distance 1 from everything.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 2.0]])
     >>> score = NearestNeighbour().fit(x, x, np.array([0, 1]))
@@ -43,31 +46,30 @@ class NearestNeighbour(Score):
     [0.0, 1.0, 1.6]
     """
 
-    fits = True
-    looks_at = "features"
     formula = "1 - cos(x, nearest training sample)"
     source = "Sun et al. (2022)"
     k: ClassVar[int] = 1
-    """Of the neighbours by distance, which one counts; the last there is if they are fewer."""
-    references: Real
+    """Distance to the k-th nearest sample; to the farthest if there are fewer."""
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the references, (r, d), at unit length."""
+        """Keep the (r, d) references at unit length."""
         _, x = ready(features)
         self.references = unit_length(x[draw_references(y)])
         return self
-
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores; logits are not looked at."""
-        scores: Floats = by_rows(self._distance, features, len(self.references))
-        return scores
 
     def _distance(self, rows: Array) -> Array:
         xp, x = ready(rows)
         x, references = unit_length(x), like(x, self.references)
         similarity = xp.matmul(x, xp.matrix_transpose(references))
-        neighbour = xp.take(references, rank(similarity, min(self.k, len(self.references))), axis=0)
-        # Equal to 1 - cosine, which in float32 would leave few distinct numbers of near samples.
+        count = len(self.references)
+        k = min(self.k, count)
+        if k == 1:
+            nearest = xp.argmax(similarity, axis=1)
+        else:  # a partition is faster than sorting, but not in the standard
+            order = np.argpartition(similarity, count - k, axis=1) if xp is np else xp.argsort(similarity, axis=1)
+            nearest = order[:, count - k]
+        neighbour = xp.take(references, nearest, axis=0)
+        # Equal to 1 - cosine, which in float32 would have few distinct values for near samples.
         distance = squared_lengths(x - neighbour) / 2
         apart = squared_lengths(x) * squared_lengths(neighbour) > 0
         return xp.where(apart, distance, xp.ones_like(distance))[:, 0]
@@ -78,7 +80,7 @@ class TenthNeighbour(NearestNeighbour):
 
     >>> x = np.array([[1.0, 0.0], [0.0, 2.0]])
     >>> score = TenthNeighbour().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[3.0, 0.0]]), np.zeros((1, 2))).tolist()  # of two, the second is the last
+    >>> score(np.array([[3.0, 0.0]]), np.zeros((1, 2))).tolist()  # of two samples, the second is the farthest
     [1.0]
     """
 
@@ -99,11 +101,11 @@ class FiftiethNeighbour(NearestNeighbour):
     k = 50
 
 
-class Distance(Score):
+class Distance(DistanceScore):
     r"""Distance to the nearest training sample over its class's spread, :math:`\min_i \lVert x - x_i \rVert / s_i`.
 
     The spread is the root mean square distance of a class's samples from their mean, shrunk toward that of all classes.
-    Unlike a cosine, the distance grows without bound as a sample moves away from everything.
+    Unlike a cosine, the distance grows without bound as a sample moves away from all training samples.
 
     >>> x = np.array([[0.0, 1.0], [0.0, -1.0], [9.0, 1.0], [9.0, -1.0]])
     >>> score = Distance().fit(x, x, np.array([0, 0, 1, 1]))  # each spread is the root of 2
@@ -111,26 +113,16 @@ class Distance(Score):
     [1.4142, 0.0]
     """
 
-    fits = True
-    looks_at = "features"
     formula = "||x - nearest training sample|| / spread of its class"
     source = "Ramaswamy et al. (2000), without the spread"
-    mean: Real
-    references: Real
-    spread: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the mean, the references, (r, d), seen from there, and for each the spread of its class."""
+        """Keep the mean, the (r, d) references minus the mean, and the spread of the class of each reference."""
         _, x = ready(features)
         rows = draw_references(y)
         self.mean = mean_of(x)
         self.references, self.spread = x[rows] - self.mean, class_spreads(x, y)[rows].astype(x.dtype)
         return self
-
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores; logits are not looked at."""
-        scores: Floats = by_rows(self._distance, features, len(self.references))
-        return scores
 
     def _distance(self, rows: Array) -> Array:
         xp, x = ready(rows)
@@ -139,12 +131,12 @@ class Distance(Score):
         cross = xp.astype(xp.matmul(x, xp.matrix_transpose(references)), xp.float64)
         squares = squared_lengths(x) - 2 * cross + xp.matrix_transpose(squared_lengths(references))
         nearest = xp.argmin(squares / spread**2, axis=1)
-        # Once more without the terms that cancel for near samples.
+        # Computed again without the terms that cancel for near samples.
         _, difference = wide(x - xp.take(references, nearest, axis=0))
         return lengths(difference)[:, 0] / xp.take(spread, nearest, axis=0)
 
 
-class ClassMean(Score):
+class ClassMean(DistanceScore):
     r"""Distance to the nearest class mean, :math:`\min_c \lVert x - \mu_c \rVert`.
 
     >>> x = np.array([[0.0, 0.0], [2.0, 0.0], [10.0, 0.0]])
@@ -153,36 +145,27 @@ class ClassMean(Score):
     [3.0, 0.0]
     """
 
-    fits = True
-    looks_at = "features"
     formula = "min_c ||x - mean_c||"
     source = "Mensink et al. (2013)"
-    mean: Real
-    centres: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """The mean of all samples, and the (C, d) class means seen from there."""
+        """Keep the mean of all samples, and the (C, d) class means minus that mean."""
         _, x = ready(features)
         self.mean = mean_of(x)
         self.centres, _ = class_means(x - self.mean, y)
         return self
-
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores; logits are not looked at."""
-        scores: Floats = by_rows(self._distance, features, len(self.centres))
-        return scores
 
     def _distance(self, rows: Array) -> Array:
         xp, x = ready(rows)
         return xp.sqrt(xp.min(squared_distances(x - like(x, self.mean), self.centres), axis=1))
 
 
-class Mahalanobis(Score):
+class Mahalanobis(DistanceScore):
     r"""Squared distance to the nearest class mean in the metric of the shared covariance, :math:`\min_c d_c^2`.
 
     The covariance S of the deviations from the class means is shrunk, :math:`(1 - s)\,S + s\,\bar\lambda I` with its
-    mean eigenvalue :math:`\bar\lambda`. The share s is the one of Chen et al. (2010, oracle approximating shrinkage)
-    and at least 0.01, so that constant features do no harm and distances do not depend on the number of samples.
+    mean eigenvalue :math:`\bar\lambda`. The share s is that of Chen et al. (2010, oracle approximating shrinkage), and
+    at least 0.01, so that constant features do no harm and distances do not depend on the number of samples.
 
     >>> x = np.array([[0.0], [2.0], [10.0], [12.0]])
     >>> score = Mahalanobis().fit(x, x, np.array([0, 0, 1, 1]))
@@ -190,19 +173,14 @@ class Mahalanobis(Score):
     [0.0, 1.0]
     """
 
-    fits = True
-    looks_at = "features"
     formula = "min_c d_c^2, d_c^2 = (x - mean_c) S^-1 (x - mean_c)"
     source = "Lee et al. (2018)"
     pooled = True
     unit: ClassVar[bool] = False
     """Whether features are scaled to unit length first."""
-    mean: Real
-    root: Real
-    centres: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """The mean of all samples, an inverse root (d, d) of the shared covariance, and the whitened class means."""
+        """Keep the mean of all samples, a (d, d) inverse root of the covariance, and the whitened class means."""
         x = self._prepared(features)
         self.mean = mean_of(x)
         centred = x - self.mean
@@ -212,15 +190,10 @@ class Mahalanobis(Score):
         return self
 
     def _fit_roots(self, centred: Real, deviations: Real, freedom: int) -> Floats:
-        """The inverse root of the shrunk covariance; returns that covariance."""
+        """Keep the inverse root of the shrunk covariance; return that covariance."""
         shrunk = shrunk_covariance(deviations, centred + self.mean, freedom)
         self.root = inverse_root(shrunk).astype(centred.dtype, order="C")
         return shrunk
-
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores; logits are not looked at."""
-        scores: Floats = by_rows(self._distance, features, len(self.centres))
-        return scores
 
     def _distance(self, rows: Array) -> Array:
         x = self._prepared(rows)
@@ -257,13 +230,10 @@ class RelativeMahalanobis(Mahalanobis):
 
     formula = "min_c d_c^2 - d_0^2, d_0 to the mean of all"
     source = "Ren et al. (2021)"
-    whole_root: Real
 
     def _fit_roots(self, centred: Real, deviations: Real, freedom: int) -> Floats:
-        """Also of the covariance of all samples: the shrunk one inside classes, and that between them.
-
-        So no direction varies more inside the classes than in all, and far samples never score low.
-        """
+        """Also keep that of all samples: the shrunk covariance inside classes plus the one between them."""
+        # So no direction varies more inside the classes than in all samples, and far samples never score low.
         shrunk = super()._fit_roots(centred, deviations, freedom)
         whole = shrunk + covariance_of(centred) - covariance_of(deviations)
         self.whole_root = inverse_root(whole).astype(centred.dtype, order="C")
@@ -290,7 +260,7 @@ class RelativeMahalanobisPlusPlus(RelativeMahalanobis):
 
 
 class Norm(Score):
-    r"""Minus the length of the features, :math:`-\lVert x \rVert`: what a network knows, it answers strongly.
+    r"""Minus the length of the features, :math:`-\lVert x \rVert`: known samples get strong activations.
 
     >>> Norm()(np.array([[3.0, 4.0]]), np.empty((1, 2))).tolist()
     [-5.0]
@@ -301,26 +271,24 @@ class Norm(Score):
     formula = "-||x||"
     source = "Dhamija et al. (2018), Park et al. (2023)"
 
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores; logits are not looked at."""
+    def __call__(self, features: Any, logits: Any) -> Array:
         _, x = ready(features)
-        scores: Floats = -lengths(x)[:, 0]
-        return scores
+        return -lengths(x)[:, 0]
 
 
 def draw_references(y: ArrayLike) -> NDArray[np.intp]:
-    """Ascending rows of the samples to compare with; of each class the same number, as far as it has them."""
+    """Ascending rows of the samples to compare with, equally many of each class where possible."""
     drawn = np.random.default_rng(0).permutation(np.asarray(y).size)
     labels = np.asarray(y)[drawn]
     by_class = np.argsort(labels, kind="stable")
     _, first = np.unique(labels[by_class], return_index=True)
-    turn = np.empty(len(labels), np.intp)  # of its class, when a sample is drawn
+    turn = np.empty(len(labels), np.intp)  # how many samples of its class are drawn before it
     turn[by_class] = np.arange(len(labels)) - np.repeat(first, np.diff(first, append=len(labels)))
     return np.sort(drawn[np.argsort(turn, kind="stable")[: max(REFERENCES, PER_CLASS * len(first))]])
 
 
 def class_spreads(x: Real, y: ArrayLike) -> Floats:
-    """(n,) for each sample the root mean square distance of its class's samples from their mean, shrunk."""
+    """(n,) shrunk root mean square distance of the samples of each sample's class from their mean."""
     means, members = class_means(x, y)
     size = np.bincount(members)
     squares = np.bincount(members, squared_lengths(x - means[members])[:, 0])
@@ -334,28 +302,24 @@ def class_spreads(x: Real, y: ArrayLike) -> Floats:
 
 
 def mean_of(x: Real) -> Real:
-    """(d,) mean, exact to the precision of the features."""
+    """(d,) mean, computed in float64."""
     mean: Real = x.mean(0, dtype=np.float64).astype(x.dtype)
     return mean
 
 
 def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
-    """(C, d) means of the classes there are, and for each sample the row of its own."""
+    """(C, d) means of the classes in y, and for each sample the row of its class."""
     labels, members = np.unique(np.asarray(y), return_inverse=True)
     return np.stack([mean_of(x[members == label]) for label in range(len(labels))]), members
 
 
 def covariance_of(deviations: Real) -> Floats:
-    """(d, d) mean of the products of deviations."""
     covariance: Floats = (deviations.T @ deviations).astype(np.float64) / len(deviations)
     return covariance
 
 
 def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
-    """(d, d) covariance of deviations from so many fewer means than samples; the identity where nothing varies.
-
-    ``x`` are the features themselves: what is small beside them is rounding, not variation.
-    """
+    """(d, d) covariance with so many degrees of freedom; the identity if deviations are rounding errors of ``x``."""
     covariance = covariance_of(deviations)
     level = np.trace(covariance) / len(covariance)
     if level <= ROUNDING**2 * np.mean(np.square(x), dtype=np.float64):
@@ -366,13 +330,13 @@ def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
 
 
 def inverse_root(covariance: Floats) -> Floats:
-    """(d, d) matrix M with M M' the inverse of the covariance."""
+    """(d, d) matrix M such that M M' is the inverse of the covariance."""
     root: Floats = np.linalg.inv(np.linalg.cholesky(covariance)).T
     return root
 
 
 def oracle_shrinkage(covariance: Floats, freedom: int) -> float:
-    """Share of the mean eigenvalue in a covariance of so many free samples (Chen et al., 2010).
+    """Share of the mean eigenvalue in a covariance with so many degrees of freedom (Chen et al., 2010).
 
     >>> oracle_shrinkage(np.eye(3), 10), round(oracle_shrinkage(np.diag([4.0, 1.0, 1.0]), 10), 4)
     (1.0, 0.6774)
@@ -385,7 +349,7 @@ def oracle_shrinkage(covariance: Floats, freedom: int) -> float:
 
 
 def squared_distances(x: Array, centres: Real) -> Array:
-    """(n, C) squared distances in float64: of near points, the terms cancel."""
+    """(n, C) squared distances in float64, as the terms cancel for near points."""
     xp, x = wide(x)
     centres = like(x, centres)
     cross = xp.matmul(x, xp.matrix_transpose(centres))

@@ -1,8 +1,7 @@
 """Scores of features and logits together.
 
-Some need the weights of the linear head between the two, which they recover from training samples: logits of a linear
-head are a linear function of the features, and least squares finds it. Of a head that is not linear they use the best
-linear approximation.
+Some need the weights of the linear head, which maps features to logits. They recover the weights from training samples
+by least squares. Of a head that is not linear they get the best linear approximation.
 """
 
 from __future__ import annotations
@@ -12,39 +11,27 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openauc.features.scores._arrays import (
-    Array,
-    by_rows,
-    lengths,
-    like,
-    log_sum_exp,
-    nonzero,
-    product,
-    ready,
-    top,
-    unit_length,
-    wide,
-)
-from openauc.features.scores.base import Floats, Real, Score
+from openauc.features.scores._arrays import by_rows, lengths, like, nonzero, product, ready, top, unit_length, wide
+from openauc.features.scores.base import Array, Floats, Score
 from openauc.features.scores.distance import ROUNDING, draw_references, mean_of
+from openauc.features.scores.logit import log_sum_exp
 
 NEGLIGIBLE = 1e-12
-"""Share of the largest eigenvalue, or squared length, below which one is taken for zero."""
+"""An eigenvalue, or squared length, below this share of the largest counts as zero."""
 
 
 class ViM(Score):
-    r"""Virtual-logit matching: what lies outside the principal subspace, against the energy.
+    r"""Virtual-logit matching: the part of the features outside the principal subspace, minus the energy.
 
     .. math:: \alpha \lVert R' (x - o) \rVert - \log \sum_c e^{z_c}
 
-    The origin :math:`o = -W^+ b` is where the logits of the head are 0, the columns of R span what the principal
-    directions of the training features around o leave over, and :math:`\alpha` gives the residual of training samples
-    the mean size of their largest logit. Weights and bias are recovered from training samples. As in the authors' code
-    1,000 directions are principal from 2,048 dimensions on, 512 from 768 on, and else half of them; here never more
-    than half as many as there are samples, which would leave no residual. Where there is next to none all the same, it
-    counts as a ten-thousandth of the length.
+    At the origin :math:`o = -W^+ b` the logits of the head are 0. The columns of R span the complement of the principal
+    directions of the training features around o, and :math:`\alpha` scales the residuals of training samples to the
+    mean size of their largest logit. Weights and bias are recovered from training samples. As in the authors' code,
+    1,000 directions are principal from 2,048 dimensions on, 512 from 768 on, and else half of them; but never more than
+    half the number of samples, which would leave no residual. Their mean counts as at least 1e-4 of the mean length.
 
-    Below the first direction is principal, the residual 1 and the mean largest logit 4, so alpha is 4.
+    Below, the first direction is principal, the residual is 1 and the mean largest logit 4, so alpha is 4.
 
     >>> x = np.array([[4.0, 1.0], [-4.0, 1.0], [4.0, -1.0], [-4.0, -1.0]])
     >>> z = x @ [[1.0, -1.0], [0.0, 0.0]]
@@ -57,12 +44,9 @@ class ViM(Score):
     pooled = True
     formula = "alpha ||residual of x|| - log sum exp z"
     source = "Wang et al. (2022)"
-    origin: Real
-    residual: Real
-    alpha: float
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """The origin (d,), the (d, m) basis of the residual, and the factor alpha."""
+        """Keep the origin (d,), the (d, m) basis of the residual, and the factor alpha."""
         _, x = ready(features)
         _, z = wide(logits)
         weights, bias = linear_head(x, z)
@@ -79,11 +63,9 @@ class ViM(Score):
         self.alpha = level / size if size > 0 else 0.0
         return self
 
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores."""
+    def __call__(self, features: Any, logits: Any) -> Array:
         _, z = wide(logits)
-        scores: Floats = self.alpha * by_rows(self._outside, features, self.residual.shape[1]) - log_sum_exp(z)[:, 0]
-        return scores
+        return self.alpha * by_rows(self._outside, features, self.residual.shape[1]) - log_sum_exp(z)[:, 0]
 
     def _outside(self, rows: Array) -> Array:
         _, x = ready(rows)
@@ -91,12 +73,12 @@ class ViM(Score):
 
 
 class NNGuide(Score):
-    r"""Minus energy confidence times guidance by the most similar and confident training samples.
+    r"""Minus the energy confidence times the guidance by the most similar and confident training samples.
 
     .. math:: -s(z) \cdot \frac{1}{k} \sum_{i \in \mathrm{top}_k} s(z_i) \cos(x, x_i), \quad s(z) = \log \sum_c e^{z_c}
 
-    The k = 10 terms are the largest among those of at most ``REFERENCES`` samples, drawn as for the nearest neighbour.
-    Made for logits whose log-sum-exp is positive on known samples, as that of logits which sum to 0 always is.
+    The k = 10 largest terms of at most ``REFERENCES`` samples count, drawn as for the nearest neighbour. The score is
+    made for logits whose log-sum-exp is positive on known samples, as it always is if the logits sum to 0.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> z = np.log([[3.0, 1.0], [1.0, 3.0]])  # s = log 4 for both
@@ -109,21 +91,18 @@ class NNGuide(Score):
     formula = "-s(z) mean of the 10 largest s(z_i) cos(x, x_i), s = log sum exp"
     source = "Park et al. (2023)"
     k: ClassVar[int] = 10
-    references: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the references, (r, d), as long as they are confident."""
+        """Keep the (r, d) references, scaled to the length of their confidence."""
         rows = draw_references(y)
         _, x = ready(features)
         _, z = wide(logits)
         self.references = (unit_length(x[rows]) * log_sum_exp(z[rows])).astype(x.dtype)
         return self
 
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores."""
+    def __call__(self, features: Any, logits: Any) -> Array:
         _, z = wide(logits)
-        scores: Floats = -log_sum_exp(z)[:, 0] * by_rows(self._guidance, features, len(self.references))
-        return scores
+        return -log_sum_exp(z)[:, 0] * by_rows(self._guidance, features, len(self.references))
 
     def _guidance(self, rows: Array) -> Array:
         xp, x = ready(rows)
@@ -136,10 +115,8 @@ class FDBD(Score):
 
     .. math:: -\frac{1}{\lVert x - \mu \rVert} \frac{1}{C - 1} \sum_{c \ne h} \frac{z_h - z_c}{\lVert w_h - w_c \rVert}
 
-    The class h has the largest logit; two classes with the same weights have no boundary and count as 0. The weights
-    are recovered from training samples.
-
-    The boundary of the head z = (x, -x) is at 0, where the mean is: all samples get -1.
+    The class h has the largest logit. Two classes with the same weights have no boundary and count as 0. The weights
+    are recovered from training samples. Below, both the boundary and the mean are at 0, so all samples get -1.
 
     >>> x = np.array([[1.0], [-1.0], [3.0], [-3.0]])
     >>> z = x @ [[1.0, -1.0]]
@@ -150,11 +127,9 @@ class FDBD(Score):
     fits = True
     formula = "-mean_c (z_max - z_c) / ||w_max - w_c|| / ||x - mean||"
     source = "Liu and Qin (2024)"
-    mean: Real
-    inverse_gaps: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """The mean (d,), and 1 / (distance between the weights) of each two classes, (C, C)."""
+        """Keep the mean (d,), and the (C, C) inverse distances between the weights of two classes."""
         _, x = ready(features)
         weights, _ = linear_head(x, logits)
         self.mean = mean_of(x)
@@ -164,22 +139,20 @@ class FDBD(Score):
         self.inverse_gaps = np.where(apart, 1 / np.sqrt(np.where(apart, gaps, 1.0)), 0.0).astype(x.dtype)
         return self
 
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores."""
+    def __call__(self, features: Any, logits: Any) -> Array:
         _, x = ready(features)
         xp, z = wide(logits)
         inverse_gaps = xp.take(like(z, self.inverse_gaps), xp.argmax(z, axis=1), axis=0)  # (n, C)
         lead = xp.max(z, axis=1, keepdims=True) - z
         boundary = xp.sum(lead * inverse_gaps, axis=1) / max(len(self.inverse_gaps) - 1, 1)
-        scores: Floats = -boundary / nonzero(lengths(x - like(x, self.mean)))[:, 0]
-        return scores
+        return -boundary / nonzero(lengths(x - like(x, self.mean)))[:, 0]
 
 
 class ReAct(Score):
     r"""Energy after cutting off large activations, :math:`-\log \sum_c e^{z'_c}` with :math:`z' = W \min(x, t) + b`.
 
-    The threshold t is the 90th percentile of all activations of training samples. Made for non-negative features, such
-    as those after a ReLU; negative ones stay as they are. The weights are recovered from training samples.
+    The threshold t is the 90th percentile of all activations of training samples. The score is made for non-negative
+    features, as after a ReLU; negative ones stay as they are. The weights are recovered from training samples.
 
     >>> x = np.array([[float(step), 0.0] for step in range(10)])
     >>> z = x @ [[1.0, 0.0], [0.0, 1.0]]
@@ -195,33 +168,28 @@ class ReAct(Score):
     formula = "-log sum exp z' of x' = min(x, 90th percentile)"
     source = "Sun et al. (2021)"
     percentile: ClassVar[float] = 90.0
-    threshold: float
-    weights: Real
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """The threshold, and the weights (d, C)."""
+        """Keep the threshold, and the weights (d, C)."""
         _, x = ready(features)
         weights, _ = linear_head(x, logits)
         self.threshold = float(np.percentile(x, self.percentile))
         self.weights = weights.astype(x.dtype)
         return self
 
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores."""
+    def __call__(self, features: Any, logits: Any) -> Array:
         xp, x = ready(features)
         _, z = wide(logits)
         excess = xp.maximum(x - self.threshold, 0.0)
-        scores: Floats = -log_sum_exp(z - product(excess, self.weights))[:, 0]
-        return scores
+        return -log_sum_exp(z - product(excess, self.weights))[:, 0]
 
 
 class Scale(Score):
-    r"""Energy after scaling features by how evenly they are spread, :math:`-\log \sum_c e^{z'_c}`.
+    r"""Energy after scaling features more the more even they are, :math:`-\log \sum_c e^{z'_c}`.
 
-    Here :math:`z' = e^r W x + b`, and r is the sum of all activations of a sample over that of its largest 15 per cent,
-    so between 1 and 1 / 0.15. Made for non-negative features, such as those after a ReLU; with others, r is kept within
-    these bounds. Scaling the features of a linear head scales its logits around the bias b, which is recovered from
-    training samples.
+    Here :math:`z' = e^r W x + b`, and r is the sum of all activations of a sample over the sum of its largest 15 per
+    cent, which is between 1 and 1 / 0.15 for non-negative features, as after a ReLU; for others it is clipped to that.
+    Scaling features scales the logits of a linear head around its bias b, which is recovered from training samples.
 
     >>> x = np.array([[1.0, 1.0], [4.0, 0.0], [0.0, 2.0], [1.0, 3.0]])
     >>> score = Scale().fit(x, x, np.array([0, 0, 1, 1]))  # of two activations, the larger is the largest 15 per cent
@@ -234,18 +202,15 @@ class Scale(Score):
     formula = "-log sum exp z' of x' = x exp(sum x / sum of its top 15%)"
     source = "Xu et al. (2024)"
     percentile: ClassVar[float] = 85.0
-    bias: Real
-    dimension: int
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
-        """The bias of the head, (C,), and the number of activations."""
+        """Keep the bias of the head, (C,), and the number of activations."""
         _, x = ready(features)
         self.bias = linear_head(x, logits)[1].astype(x.dtype)
         self.dimension = x.shape[1]
         return self
 
-    def __call__(self, features: Any, logits: Any) -> Floats:
-        """(n,) scores."""
+    def __call__(self, features: Any, logits: Any) -> Array:
         _, x = ready(features)
         xp, z = wide(logits)
         bias = like(z, self.bias)
@@ -253,15 +218,13 @@ class Scale(Score):
         whole = xp.sum(x, axis=1, keepdims=True, dtype=xp.float64)
         largest = xp.sum(top(x, count), axis=1, keepdims=True, dtype=xp.float64)
         ratio = xp.minimum(xp.maximum(whole / nonzero(largest), 1.0), self.dimension / count)
-        scores: Floats = -log_sum_exp((z - bias) * xp.exp(ratio) + bias)[:, 0]
-        return scores
+        return -log_sum_exp((z - bias) * xp.exp(ratio) + bias)[:, 0]
 
 
 def linear_head(features: ArrayLike, logits: ArrayLike) -> tuple[Floats, Floats]:
     """Weights (d, C) and bias (C,) with logits = features @ weights + bias, by least squares in float64.
 
-    Directions in which the features do not vary get no weight, so also with fewer samples than dimensions there is one
-    solution, the shortest.
+    Directions in which the features do not vary get no weight: of several solutions, the shortest is returned.
     """
     x, z = np.asarray(features, np.float64), np.asarray(logits, np.float64)
     mean, level = x.mean(0), z.mean(0)
@@ -270,7 +233,7 @@ def linear_head(features: ArrayLike, logits: ArrayLike) -> tuple[Floats, Floats]
     values, vectors = np.linalg.eigh(centred.T @ centred if many else centred @ centred.T)
     varies = values > max(NEGLIGIBLE * values[-1], ROUNDING**2 * np.vdot(x, x))
     vectors, values = vectors[:, varies], values[varies]
-    # The normal equations, or their dual: whichever are fewer.
+    # The normal equations, or their dual if these are fewer.
     if many:
         weights: Floats = vectors @ ((vectors.T @ (centred.T @ (z - level))) / values[:, None])
     else:
@@ -279,5 +242,5 @@ def linear_head(features: ArrayLike, logits: ArrayLike) -> tuple[Floats, Floats]
 
 
 def principal_dimension(dimension: int) -> int:
-    """How many of so many directions of features ViM takes for principal, as its authors do."""
+    """Number of principal directions of ViM, as in its authors' code."""
     return 1000 if dimension >= 2048 else 512 if dimension >= 768 else dimension // 2

@@ -1,9 +1,8 @@
 """Open-set scores of a sample from its features and logits; higher = more unknown.
 
-A score is a small class: ``fit`` sees the features, logits and classes of the training samples, a call turns features
-(n, d) and logits (n, C) into n scores. Those that look at logits alone have nothing to fit and compute in float64,
-where confident probabilities still differ. Products with features are as wide as these are, which on float32 is twice
-as fast; all that comes after them is float64 again.
+A score is a small class: ``fit`` takes the features, logits and classes of the training samples, a call turns features
+(n, d) and logits (n, C) into n scores. Products with float32 features are computed in float32, which is twice as fast;
+everything else is float64.
 """
 
 from __future__ import annotations
