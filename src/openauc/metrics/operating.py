@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from openauc import _validation as check
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, Vector
 from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold
 from openauc.metrics.decision import sweep_of
 from openauc.metrics.samples import UNKNOWN_KIND, Samples, read_samples
@@ -74,9 +74,9 @@ class OperatingPoint:
 
 
 def choose_threshold(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     target: Target,
     value: float | None = None,
@@ -173,8 +173,8 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
     n_abstained = int(np.count_nonzero(abstained & ~unknown))
     if known_side and n_abstained > n - k:
         raise ValueError(
-            f"y_pred itself says unknown for {n_abstained} of {n} known validation samples, so no threshold accepts the "
-            f"share {share:g} of them. Ask for a smaller share, or give y_pred the class that the classifier prefers."
+            f"y_pred itself says unknown for {n_abstained} of {n} known validation samples, so no threshold accepts "
+            f"the share {share:g} of them. Ask for a smaller share, or let y_pred name the likeliest class."
         )
     # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
     with np.errstate(over="ignore"):
@@ -238,9 +238,7 @@ def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingP
     )
 
 
-def decide(
-    y_pred: ArrayLike, open_score: ArrayLike, *, threshold: float, unknown_label: Label = UNKNOWN
-) -> NDArray[Any]:
+def decide(y_pred: Vector, open_score: Vector, *, threshold: float, unknown_label: Label = UNKNOWN) -> NDArray[Any]:
     """Final labels: the predicted class, or ``unknown_label`` where score > ``threshold``.
 
     >>> decide([3, 1, 2], [0.2, 0.9, 0.5], threshold=0.5).tolist()
