@@ -43,8 +43,8 @@ def measure(protocol: str, split: int, data_root: Path) -> Found:
     data = load_data(TrialSpec.of(protocol, split, "logistic"), data_root)
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
-        classifier = OpenSetClassifier(random_state=0).fit(np.asarray(data.train_images), data.train_labels)
-    triple = classifier.predictions(data.test_images, data.test_labels)
+        classifier = OpenSetClassifier(random_state=0).fit(np.asarray(data.train.images), data.train.labels)
+    triple = classifier.predictions(data.test.images, data.test.labels)
     known = triple.y_true >= 0
     expected = classifier.report_.expected
     return {

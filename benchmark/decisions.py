@@ -70,12 +70,12 @@ def acceptance(y: Any, predicted: Any, accepted: Any) -> dict[str, Any]:
 def decide(protocol: str, split: int, data_root: Path, calibration: str) -> dict[str, Any]:
     data = load_data(TrialSpec.of(protocol, split, HEAD), data_root)
     begin = time.process_time()
-    classifier = OpenSetClassifier(random_state=0, calibration=calibration).fit(data.train_images, data.train_labels)
+    classifier = OpenSetClassifier(random_state=0, calibration=calibration).fit(data.train.images, data.train.labels)
     fitted = time.process_time()
-    score, predicted = classifier._decide(data.test_images)
-    y = data.test_labels
+    score, predicted = classifier._decide(data.test.images)
+    y = data.test.labels
     found: dict[str, Any] = {
-        "n_train": len(data.train_labels),
+        "n_train": len(data.train.labels),
         "n_classes": data.num_classes,
         "n_known": int((y >= 0).sum()),
         "n_unknown": int((y < 0).sum()),
@@ -98,7 +98,7 @@ def decide(protocol: str, split: int, data_root: Path, calibration: str) -> dict
     classifier.set_threshold("acceptance", acceptance=0.95, per_class=False)
     found["fdr"] = {}
     for level in FDRS:
-        called = classifier.select_unknown(data.test_images, fdr=level)
+        called = classifier.select_unknown(data.test.images, fdr=level)
         wrong = float((y[called] >= 0).mean()) if called.any() else 0.0
         found["fdr"][str(level)] = {
             "share_known": wrong,

@@ -46,8 +46,8 @@ DETECTORS: dict[str, Callable[[int], Any]] = {
 
 def scale_of(head: FittedHead) -> Scale:
     """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
-    y, final = head.data.train_labels, head.train().observer_
-    X = np.asarray(head.data.train_images, head.train().dtype_)
+    y, final = head.data.train.labels, head.train().observer_
+    X = np.asarray(head.data.train.images, head.train().dtype_)
     task = Task(X, y, None, partial(HEADS[head.spec.method], final.head.strength), COMPARED, (), final.scaling)
     part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(head.spec.seed))
     seen = [observe_rest(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]
@@ -59,11 +59,11 @@ def scale_of(head: FittedHead) -> Scale:
 def open_scores(name: str, head: FittedHead, data: OpenSetData) -> NDArray[Any]:
     """(n,) of the test part, by a detector or by the average of all standardised scores."""
     if name == AVERAGE:
-        scale, X = scale_of(head), np.asarray(data.test_images, head.train().dtype_)
+        scale, X = scale_of(head), np.asarray(data.test.images, head.train().dtype_)
         return np.asarray(((head.observer(*COMPARED)(X)[0] - scale.mean) / scale.deviation).mean(1))
-    X = np.asarray(data.train_images)
+    X = np.asarray(data.train.images)
     rows = np.random.RandomState(head.spec.seed).permutation(len(X))[:MOST_SAMPLES]
-    return -np.asarray(DETECTORS[name](head.spec.seed).fit(X[rows]).score_samples(data.test_images))
+    return -np.asarray(DETECTORS[name](head.spec.seed).fit(X[rows]).score_samples(data.test.images))
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def main() -> None:
             spec = replace(result.spec, score=name)
             if store.result(spec) is None:
                 begin = time.perf_counter()
-                predictions = Predictions.of(data.test_labels, predicted, open_scores(name, head, data))
+                predictions = Predictions.of(data.test.labels, predicted, open_scores(name, head, data))
                 store.open(spec)
                 predictions.save(store.folder(spec) / PREDICTIONS, extra=data.test_columns())
                 seconds = time.perf_counter() - begin

@@ -47,14 +47,14 @@ def drawn(protocol: Protocol, classes: int, samples: int, draw: int, data_root: 
         reference=protocol.reference,
         backbone=protocol.backbone,
     ).load(0, root=data_root)
-    rows = [rng.permutation(np.flatnonzero(some.train_labels == c))[:samples] for c in range(classes)]
+    rows = [rng.permutation(np.flatnonzero(some.train.labels == c))[:samples] for c in range(classes)]
     kept = np.concatenate(rows)
     train = some.train._replace(images=some.train.images[kept], labels=some.train.labels[kept])
     return OpenSetData(
         split=some.split,
         image_size=some.image_size,
         official_sizes=None,
-        read_train=lambda: train,
+        read_train=lambda: (train, some.validation),
         read_test=some.read_test,
         read_class_names=some.read_class_names,
     )
@@ -64,7 +64,7 @@ def measure(name: str, classes: int, samples: int, draw: int, data_root: Path) -
     data = drawn(PROTOCOLS[name], classes, samples, draw, data_root)
     spec = TrialSpec.of(name, 0, "logistic")
     head = FittedHead(spec, lambda: data)
-    found: dict[str, Any] = {"chosen": head.train().report_.chosen, "n_train": len(data.train_labels)}
+    found: dict[str, Any] = {"chosen": head.train().report_.chosen, "n_train": len(data.train.labels)}
     for score in SCORES:
         triple = head.predictions(TrialSpec.of(name, 0, "logistic", score=score), data, "test")
         found[score] = openauc_score(*triple)

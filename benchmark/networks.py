@@ -46,6 +46,7 @@ from openauc.features.scores.registry import make_score
 from openauc.methods import build_method, recipe_for
 from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData, Split, get_protocol
+from openauc.protocols.sources import Examples
 from openauc.training.loop import train
 from openauc.training.predict import Embedded, embed
 from openauc.training.trained import Network, load_data
@@ -211,25 +212,23 @@ class Look(NamedTuple):
 
 def fold_data(data: OpenSetData, rows: Rows, rest: Rows) -> OpenSetData:
     """Some rows of the training part to train on, others as validation slice; classes without a row are unknown."""
-    kept = np.unique(data.train_labels[rows])
+    kept = np.unique(data.train.labels[rows])
     position = np.full(data.num_classes, UNKNOWN)
     position[kept] = np.arange(len(kept))
-    images, labels = np.asarray(data.train_images), position[data.train_labels]
-    part = data.train._replace(
-        images=images[rows], labels=labels[rows], validation_images=images[rest], validation_labels=labels[rest]
-    )
+    images, labels = np.asarray(data.train.images), position[data.train.labels]
+    parts = Examples(images[rows], labels[rows]), Examples(images[rest], labels[rest])
     known, held = ([data.split.known[i] for i in range(data.num_classes) if (i in kept) == wanted] for wanted in (1, 0))
     return replace(
         data,
         split=Split(tuple(known), tuple(held)),
-        read_train=lambda: part,
+        read_train=lambda: parts,
         read_class_names=lambda: tuple(data.class_names[i] for i in kept),
     )
 
 
 def train_folds(spec: TrialSpec, data: OpenSetData) -> tuple[list[Look], float]:
     """Train the fold networks of a trial; what they say, and their seconds."""
-    looks, seconds, y = [], 0.0, data.train_labels
+    looks, seconds, y = [], 0.0, data.train.labels
     for rows, rest in plans(y, spec.seed):
         fold = fold_data(data, rows, rest)
         size = spec.network_recipe.image_size

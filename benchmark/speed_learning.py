@@ -15,7 +15,7 @@ from openauc.environment import reuse_memory
 from openauc.methods import build_method, recipe_for
 from openauc.methods.base import Method
 from openauc.protocols import OpenSetData, get_protocol
-from openauc.protocols.base import TrainPart
+from openauc.protocols.sources import Examples
 from openauc.recipe import Recipe
 from openauc.training.augment import TrainTransform, resize
 from openauc.training.loop import Precision, train
@@ -28,12 +28,12 @@ BATCH = 128
 def enlarged_digits(images: int) -> OpenSetData:
     """The embedded digits as 32 x 32 images, so that nothing has to be downloaded."""
     data = get_protocol("digits").load(0)
-    return replace(data, read_train=partial(enlarged, data.train)).limited(images)
+    return replace(data, read_train=partial(enlarged, data.train, data.validation)).limited(images)
 
 
-def enlarged(part: TrainPart) -> TrainPart:
-    pixels = torch.from_numpy(part.images).permute(0, 3, 1, 2)
-    return part._replace(images=resize(pixels, 32).permute(0, 2, 3, 1).contiguous().numpy())
+def enlarged(train: Examples, validation: Examples) -> tuple[Examples, Examples]:
+    pixels = torch.from_numpy(train.images).permute(0, 3, 1, 2)
+    return train._replace(images=resize(pixels, 32).permute(0, 2, 3, 1).contiguous().numpy()), validation
 
 
 def built(name: str, data: OpenSetData, recipe: Recipe, width: int, **options: str) -> Method:
@@ -43,7 +43,7 @@ def built(name: str, data: OpenSetData, recipe: Recipe, width: int, **options: s
 def step_rows(data: OpenSetData, recipe: Recipe, width: int, rounds: int) -> list[Row]:
     """Steps of OpenAUC against those of cross-entropy, and of cross-entropy against itself to tell the noise."""
     x = torch.randn(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    y = torch.from_numpy(data.train_labels[:BATCH])
+    y = torch.from_numpy(data.train.labels[:BATCH])
 
     def step(name: str, **options: str) -> Timed:
         method = built(name, data, recipe, width, **options).train()
@@ -67,7 +67,7 @@ def step_rows(data: OpenSetData, recipe: Recipe, width: int, rounds: int) -> lis
 def loop_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
     """Training on a CPU against a plain loop, without workers or with two, whichever is faster in a round."""
     ours, plain = (built("ce_plus", data, recipe, width) for _ in range(2))
-    images, labels = data.train_images, data.train_labels
+    images, labels = data.train.images, data.train.labels
     bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     precision = "bf16" if bfloat16 else "fp32"
     return [
@@ -148,7 +148,7 @@ def multiplications(method: Method, x: torch.Tensor) -> int:
 
 
 def augmentation_row(data: OpenSetData, recipe: Recipe, repeats: int) -> Row:
-    batch = data.train_images[:BATCH]
+    batch = data.train.images[:BATCH]
     plain = PillowTransform(recipe)
     pixels = torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous()
     transform = TrainTransform(recipe, pixels.shape[2])
@@ -163,8 +163,8 @@ def augmentation_row(data: OpenSetData, recipe: Recipe, repeats: int) -> Row:
 
 def predict_rows(data: OpenSetData, recipe: Recipe, width: int, repeats: int) -> list[Row]:
     method = built("ce_plus", data, recipe, width)
-    images = data.train_images
-    plain_epoch(method, images, data.train_labels, recipe, 0)  # statistics for the BatchNorms
+    images = data.train.images
+    plain_epoch(method, images, data.train.labels, recipe, 0)  # statistics for the BatchNorms
     _, logits = embed_images(method, images, recipe)
     alike = float((logits.argmax(1) == plain_logits(method, images, BATCH).argmax(1)).mean())
     return [

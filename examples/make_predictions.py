@@ -47,9 +47,9 @@ def main(root: Path) -> None:
         "network": MLPClassifier((64,), max_iter=10, batch_size=128, random_state=0),
     }
     for name, model in models.items():
-        model.fit(grey(data.train_images[:]), data.train_labels)
-        scores = logits(model, grey(data.test_images[:])).astype(np.float32)
-        predictions = Predictions.from_logits(data.test_labels.astype(np.int8), scores)
+        model.fit(grey(data.train.images[:]), data.train.labels)
+        scores = logits(model, grey(data.test.images[:])).astype(np.float32)
+        predictions = Predictions.from_logits(data.test.labels.astype(np.int8), scores)
         small = Predictions(predictions.y_true, predictions.y_pred.astype(np.int8), predictions.open_score)
         small.save(Path(__file__).parent / f"{name}.npz")
         print(f"{name}: OpenAUC {openauc_score(*predictions):.4f}")

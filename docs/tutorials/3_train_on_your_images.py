@@ -30,7 +30,7 @@ folder = Path(tempfile.mkdtemp()) / "images"
 digits = PROTOCOLS["digits"].load(0)
 for label, name in enumerate(digits.class_names):
     (folder / name).mkdir(parents=True)
-    for number, pixels in enumerate(digits.train_images[digits.train_labels == label][:100]):
+    for number, pixels in enumerate(digits.train.images[digits.train.labels == label][:100]):
         Image.fromarray(pixels).save(folder / name / f"{number}.png")
 classes = sorted(path.name for path in folder.iterdir())
 print({name: len(list((folder / name).iterdir())) for name in classes})
@@ -43,7 +43,7 @@ print({name: len(list((folder / name).iterdir())) for name in classes})
 
 known, unknown = classes[:4], classes[4:]
 data = Protocol.from_folder(folder, known=known, unknown=unknown, image_size=8).load(0)
-print(f"train on {len(data.train_labels)} images of {known}, test also on {unknown}")
+print(f"train on {len(data.train.labels)} images of {known}, test also on {unknown}")
 
 # %%
 # The model
@@ -82,7 +82,7 @@ order = np.argsort(predictions.open_score)
 with plt.rc_context(LOOK):
     figure, rows = plt.subplots(2, 5, figsize=(5.6, 2.8))
     for axes, place in zip(rows.ravel(), [*order[::-1][:5], *order[:5]], strict=True):
-        axes.imshow(data.test_images[place])
+        axes.imshow(data.test.images[place])
         is_known = predictions.y_true[place] != -1
         axes.set_title(f"class {known[predictions.y_true[place]]}" if is_known else "unknown", fontsize=8)
         axes.axis("off")
@@ -143,9 +143,9 @@ shell("openauc threshold runs/mine --target known_acceptance=0.95")
 
 new = folder.parent / "new"
 new.mkdir()
-kinds = {"known": digits.test_labels == digits.class_names.index("3"), "other": digits.test_labels == -1}
+kinds = {"known": digits.test.labels == digits.class_names.index("3"), "other": digits.test.labels == -1}
 for name, rows in kinds.items():
-    for number, pixels in enumerate(digits.test_images[rows][:50]):
+    for number, pixels in enumerate(digits.test.images[rows][:50]):
         Image.fromarray(pixels).save(new / f"{name}_{number:02d}.png")
 
 shell("openauc predict runs/mine new -o labels.csv")

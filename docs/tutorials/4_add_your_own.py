@@ -36,7 +36,7 @@ even_or_odd = replace(
 )
 assert isinstance(even_or_odd, Protocol)
 data = even_or_odd.load(0)
-print(f"{len(data.train_labels)} training images of {data.class_names}, {len(data.test_labels)} test images")
+print(f"{len(data.train.labels)} training images of {data.class_names}, {len(data.test.labels)} test images")
 
 # %%
 # A method

@@ -65,7 +65,7 @@ def test_images_of_an_epoch(spec, images):
 
 
 def test_sizes_that_are_not_on_record_are_nearly_right():
-    loaded = len(get_protocol("digits").load(0).train_labels)
+    loaded = len(get_protocol("digits").load(0).train.labels)
     assert training_images(narrow(protocol="digits")) == pytest.approx(loaded, rel=0.01)
 
 

@@ -15,11 +15,11 @@ import pytest
 from bench.trials import tiny
 from openauc import Predictions, evaluate
 from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, WEIGHTS
-from openauc.bench.executors import in_process
 from openauc.bench.runner import run, run_job, run_trial
 from openauc.bench.store import Store
 from openauc.bench.summary import summarise
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
+from openauc.executors import in_process
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.protocols import PROTOCOLS
 from openauc.training.loop import TrainingInterrupted
@@ -74,7 +74,7 @@ def test_options_are_chosen_on_held_out_classes_without_the_test_part(
     def closed(*_: object, **__: object) -> None:
         raise AssertionError("the test part was read")
 
-    monkeypatch.setattr("openauc.protocols.base.Protocol._read_test", closed)
+    monkeypatch.setattr("openauc.protocols.base._Reader.test", closed)
     result = run_trial(tiny(validation=0.2, pseudo_unknown=2), out=tmp_path)
     assert result.error is None
     assert result.n_unknown > result.n_known > 0
@@ -150,7 +150,7 @@ def test_a_failed_trial_stops_nobody_and_is_retried_on_request(tmp_path: Path) -
 def test_the_test_failing_keeps_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = tiny()
     with monkeypatch.context() as patched:
-        patched.setattr("openauc.protocols.base.Protocol._read_test", lambda *_, **__: 1 / 0)
+        patched.setattr("openauc.protocols.base._Reader.test", lambda *_, **__: 1 / 0)
         (failed,) = run([spec], out=tmp_path)
     assert failed.error is not None
     assert "ZeroDivisionError" in failed.error

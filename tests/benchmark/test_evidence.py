@@ -93,10 +93,10 @@ def _two_splits(protocol):
 
 def test_few_draws_classes_and_samples(tmp_path):
     data = few.drawn(PROTOCOLS["digits_pixels"], 4, 5, 0, tmp_path)
-    assert np.bincount(data.train_labels).tolist() == [5, 5, 5, 5]
-    assert set(data.test_labels.tolist()) == {-1, 0, 1, 2, 3}
+    assert np.bincount(data.train.labels).tolist() == [5, 5, 5, 5]
+    assert set(data.test.labels.tolist()) == {-1, 0, 1, 2, 3}
     again = few.drawn(PROTOCOLS["digits_pixels"], 4, 5, 0, tmp_path)
-    assert (data.train_images == again.train_images).all()
+    assert (data.train.images == again.train.images).all()
     other = few.drawn(PROTOCOLS["digits_pixels"], 4, 5, 1, tmp_path)
     assert data.split.known != other.split.known
 

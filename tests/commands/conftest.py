@@ -27,7 +27,7 @@ def own_protocol(tmp_path: Path) -> Path:
     for label, name in enumerate(digits.class_names):
         folder = tmp_path / "images" / name
         folder.mkdir(parents=True)
-        for number, pixels in enumerate(digits.train_images[digits.train_labels == label][:20]):
+        for number, pixels in enumerate(digits.train.images[digits.train.labels == label][:20]):
             Image.fromarray(pixels).save(folder / f"{number}.png")
     known, unknown = digits.class_names[:3], digits.class_names[3:]
     split = {"known": known, "unknown": {"near": unknown[:1], "far": unknown[1:]}}

@@ -31,7 +31,7 @@ def new_images(tmp_path):
     data = PROTOCOLS["digits"].load(0)
     folder = tmp_path / "new"
     (folder / "below").mkdir(parents=True)
-    for number, pixels in enumerate(data.test_images[:: len(data.test_images) // 12][:12]):
+    for number, pixels in enumerate(data.test.images[:: len(data.test.images) // 12][:12]):
         Image.fromarray(pixels).save(folder / ("below" if number % 2 else "") / f"{number}.PNG")
     (folder / "notes.txt").write_text("no image")
     return folder

@@ -54,7 +54,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for label, name in enumerate(("cat", "dog", "fox")):
         images = folder / json.loads(described)["folder"] / name
         images.mkdir(parents=True)
-        for number, pixels in enumerate(digits.train_images[digits.train_labels == label][:10]):
+        for number, pixels in enumerate(digits.train.images[digits.train.labels == label][:10]):
             Image.fromarray(pixels).save(images / f"{number}.png")
     return folder
 

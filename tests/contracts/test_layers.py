@@ -13,7 +13,7 @@ import openauc
 ROOT = Path(openauc.__file__).parent
 
 LAYERS = [
-    *("_validation", "_files", "_trial_files", "_columns", "environment", "_workers", "plotting", "predictions"),
+    *("_validation", "_files", "_trial_files", "_columns", "environment", "executors", "plotting", "predictions"),
     *("intervals", "metrics", "comparison", "constructions", "audit", "evaluation", "verdict", "scoring"),
     *("streaming", "shards", "sql"),
     *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "encoders", "training"),
@@ -23,7 +23,7 @@ LAYERS = [
 
 TORCH = (
     *("torch", "losses", "models", "methods", "training"),
-    *("bench.runner", "bench.executors", "bench.cost"),
+    *("bench.runner", "bench.cost"),
 )
 """Who may need torch to be imported."""
 

@@ -62,25 +62,25 @@ def test_split_files_state_their_provenance() -> None:
 def test_training_part(name: str) -> None:
     data = load(name)
     if PROTOCOLS[name].of_embeddings:
-        assert data.train_images.dtype == np.float32
-        assert data.train_images.shape[1:] == (PROTOCOLS[name].image_size,)
+        assert data.train.images.dtype == np.float32
+        assert data.train.images.shape[1:] == (PROTOCOLS[name].image_size,)
     else:
-        assert data.train_images.dtype == np.uint8
-        assert data.train_images.shape[3] == 3
-    assert len(data.train_images) == len(data.train_labels)
-    assert set(data.train_labels.tolist()) == set(range(data.num_classes))
-    assert len(data.validation_labels) == 0, "classes beyond the known ones were read"
+        assert data.train.images.dtype == np.uint8
+        assert data.train.images.shape[3] == 3
+    assert len(data.train.images) == len(data.train.labels)
+    assert set(data.train.labels.tolist()) == set(range(data.num_classes))
+    assert len(data.validation.labels) == 0, "classes beyond the known ones were read"
     assert len(data.class_names) == data.num_classes
 
 
 @pytest.mark.parametrize("name", TEST_CASES)
 def test_test_part(name: str) -> None:
     data = load(name)
-    assert len(data.test_images) == len(data.test_labels) == len(data.test_group)
-    assert set(data.test_labels.tolist()) == set(range(-1, data.num_classes))
-    assert set(data.test_group[data.test_labels == -1].tolist()) == set(data.split.groups or ["unknown"])
-    assert set(data.test_group[data.test_labels >= 0].tolist()) == {"known"}
-    assert isinstance(data.test_images, LazyImages) == (get_source(PROTOCOLS[name].known_source).image_size is None)
+    assert len(data.test.images) == len(data.test.labels) == len(data.test.group)
+    assert set(data.test.labels.tolist()) == set(range(-1, data.num_classes))
+    assert set(data.test.group[data.test.labels == -1].tolist()) == set(data.split.groups or ["unknown"])
+    assert set(data.test.group[data.test.labels >= 0].tolist()) == {"known"}
+    assert isinstance(data.test.images, LazyImages) == (get_source(PROTOCOLS[name].known_source).image_size is None)
 
 
 @pytest.mark.parametrize(
@@ -95,23 +95,23 @@ def test_test_part(name: str) -> None:
 )
 def test_full_test_parts_have_the_published_counts(name: str, known: int, unknown: int) -> None:
     data = load(name)
-    assert np.count_nonzero(data.test_labels >= 0) == known
-    assert np.count_nonzero(data.test_labels == -1) == unknown
+    assert np.count_nonzero(data.test.labels >= 0) == known
+    assert np.count_nonzero(data.test.labels == -1) == unknown
     assert data.official_sizes is not None
     assert data.official_sizes[1:] == (known, unknown)
 
 
 def test_digits_have_a_third_of_each_class_for_testing() -> None:
     # The ten classes hold 178 182 177 183 181 182 181 179 174 180 images; split 0 knows 2 4 5 9 8 3.
-    assert np.bincount(load("digits").train_labels).tolist() == [118, 121, 122, 120, 116, 122]
-    assert np.bincount(load("digits").test_labels + 1).tolist() == [238, 59, 60, 60, 60, 58, 61]
+    assert np.bincount(load("digits").train.labels).tolist() == [118, 121, 122, 120, 116, 122]
+    assert np.bincount(load("digits").test.labels + 1).tolist() == [238, 59, 60, 60, 60, 58, 61]
 
 
 def test_a_mirror_without_the_training_images_of_a_split_says_so() -> None:
-    if len(load("tinyimagenet").train_labels) == 10_000:
+    if len(load("tinyimagenet").train.labels) == 10_000:
         pytest.skip("the mirror is complete")
     with pytest.raises(ValueError, match="of the 20 classes have no training image"):
-        _ = PROTOCOLS["tinyimagenet"].load(1, root=MIRROR).train_images
+        _ = PROTOCOLS["tinyimagenet"].load(1, root=MIRROR).train.images
 
 
 def test_protocols_need_neither_torch_nor_the_libraries_that_read_files() -> None:
@@ -119,7 +119,7 @@ def test_protocols_need_neither_torch_nor_the_libraries_that_read_files() -> Non
         "import sys\n"
         "for name in ('torch', 'pyarrow', 'PIL', 'huggingface_hub'): sys.modules[name] = None\n"
         "from openauc.protocols import get_protocol\n"
-        "print(get_protocol('digits').load(0).test_images.shape)"
+        "print(get_protocol('digits').load(0).test.images.shape)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.stdout == "(596, 8, 8, 3)\n", ran.stderr

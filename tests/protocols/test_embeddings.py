@@ -45,9 +45,9 @@ def test_a_protocol_of_embeddings_has_vectors_for_images(root):
     )
     data = protocol.load(0, root=root)
     assert protocol.of_embeddings
-    assert data.train_images.shape == (4, 3)
-    assert data.train_labels.tolist() == [0, 1, 0, 1]
-    assert data.test_labels.tolist() == [1, 0, -1, -1]
+    assert data.train.images.shape == (4, 3)
+    assert data.train.labels.tolist() == [0, 1, 0, 1]
+    assert data.test.labels.tolist() == [1, 0, -1, -1]
     assert data.class_names == ("dog", "cat")
 
 

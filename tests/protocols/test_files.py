@@ -40,10 +40,10 @@ def test_a_file_is_the_protocol_of_its_folder(zoo: Path, image_folder: Path) -> 
     first, second = (from_file.load(split) for split in range(2))
     by_hand = Protocol.from_folder(image_folder, known=["dog", "ant"], unknown=["cat"], image_size=5).load(0)
     assert first.class_names == by_hand.class_names == ("dog", "ant")
-    assert first.test_labels.tolist() == by_hand.test_labels.tolist()
-    assert (first.test_images[:] == by_hand.test_images[:]).all()
+    assert first.test.labels.tolist() == by_hand.test.labels.tolist()
+    assert (first.test.images[:] == by_hand.test.images[:]).all()
     assert second.class_names == ("ant", "bee")
-    assert set(second.test_group) == {"known", "far"}
+    assert set(second.test.group) == {"known", "far"}
     assert get_protocol(str(zoo)) == from_file
 
 
@@ -77,7 +77,7 @@ def test_a_split_may_have_no_unknown_class(split: dict[str, Any], image_folder: 
     data = read_protocol(written(image_folder.parent, described)).load(0)
     assert data.split.unknown == ()
     assert data.class_names == ("dog", "ant")
-    assert sorted(data.test_labels.tolist()) == [0, 0, 1, 1]
+    assert sorted(data.test.labels.tolist()) == [0, 0, 1, 1]
 
 
 def test_a_recipe_and_a_width_of_ones_own(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from openauc.features import OpenSetClassifier
 from openauc.features.classifier import heads
 from openauc.features.scores import base
 from openauc.protocols import Split, get_protocol
+from openauc.protocols.sources import Examples
 from openauc.training.head import FittedHead
 from openauc.training.trained import SavedRun, load_data
 
@@ -35,13 +36,13 @@ def head():
 
 def test_the_learned_score_is_the_classifiers_own(head, data):
     found = head.predictions(spec("learned"), data, "test")
-    assert found.open_score.tolist() == head.train().open_score(data.test_images).tolist()
+    assert found.open_score.tolist() == head.train().open_score(data.test.images).tolist()
     assert head.predictions(spec(), data, "test").open_score.tolist() == found.open_score.tolist()
     assert head.seconds > 0
 
 
 def test_single_scores_look_at_the_final_head(head, data):
-    _, logits = head.train().observer_(np.asarray(data.test_images))
+    _, logits = head.train().observer_(np.asarray(data.test.images))
     found = head.predictions(spec("max_logit"), data, "test")
     assert found.y_pred.tolist() == logits.argmax(1).tolist()
     np.testing.assert_allclose(found.open_score, -logits.max(1), rtol=1e-6)
@@ -50,18 +51,18 @@ def test_single_scores_look_at_the_final_head(head, data):
 
 
 def by_rule(rule, data):
-    return OpenSetClassifier(rejector=rule, random_state=0).fit(np.asarray(data.train_images), data.train_labels)
+    return OpenSetClassifier(rejector=rule, random_state=0).fit(np.asarray(data.train.images), data.train.labels)
 
 
 def test_average_is_the_classifiers_own(head, data):
     found = head.predictions(spec("average"), data, "test")
-    expected = by_rule("average", data).predictions(data.test_images, data.test_labels)
+    expected = by_rule("average", data).predictions(data.test.images, data.test.labels)
     assert [column.tolist() for column in found] == [column.tolist() for column in expected]
 
 
 def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
     found, classifier = head.predictions(spec("selected"), data, "test"), by_rule("selected", data)
-    expected = classifier.predictions(data.test_images, data.test_labels)
+    expected = classifier.predictions(data.test.images, data.test.labels)
     assert found.y_pred.tolist() == expected.y_pred.tolist()
     evidence = classifier.evidence_scale_(found.open_score[:, None], found.y_pred)[:, 0]
     np.testing.assert_allclose(evidence, expected.open_score, rtol=1e-6)
@@ -71,16 +72,12 @@ def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
 
 @pytest.mark.parametrize("rule", ["selected", "average"])
 def test_two_classes_leave_nothing_to_compare(rule, data):
-    rows = np.flatnonzero(data.train_labels < 2)
-    part = data.train._replace(
-        images=data.train_images[rows],
-        labels=data.train_labels[rows],
-        validation_images=data.train_images[:50],
-        validation_labels=np.where(data.train_labels[:50] < 2, data.train_labels[:50], -1),
-    )
-    two = replace(data, split=Split(data.split.known[:2], data.split.known[2:]), read_train=lambda: part)
+    rows = np.flatnonzero(data.train.labels < 2)
+    images, labels = data.train
+    parts = Examples(images[rows], labels[rows]), Examples(images[:50], np.where(labels[:50] < 2, labels[:50], -1))
+    two = replace(data, split=Split(data.split.known[:2], data.split.known[2:]), read_train=lambda: parts)
     found = FittedHead(spec(), lambda: two).predictions(spec(rule), two, "validation")
-    expected = by_rule(rule, two).predictions(two.validation_images, two.validation_labels)
+    expected = by_rule(rule, two).predictions(two.validation.images, two.validation.labels)
     assert openauc_score(*found) == openauc_score(*expected)
 
 

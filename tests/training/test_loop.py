@@ -465,7 +465,7 @@ def test_compressed_images_train_like_arrays(tmp_path):
             pixels = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
     lazy = Protocol.from_folder(tmp_path, known=["a", "b"], unknown=["c"], image_size=8).load(0)
-    decoded = replace(lazy, read_train=lambda: lazy.train._replace(images=lazy.train_images[:]))
+    decoded = replace(lazy, read_train=lambda: (lazy.train._replace(images=lazy.train.images[:]), lazy.validation))
     methods = [build(lazy), build(lazy)]
     for method, data in zip(methods, (lazy, decoded), strict=True):
         train(method, data, replace(RECIPE, batch_size=5))
@@ -486,7 +486,9 @@ def test_bad_arguments(data):
     other = get_protocol("cifar+10").load(0)
     with pytest.raises(ValueError, match="the method has 6 classes but the data 4"):
         train(method, other, RECIPE)
-    empty = replace(data, read_train=lambda: data.limited(1).train._replace(labels=data.train_labels[:0]))
+    empty = replace(
+        data, read_train=lambda: (data.limited(1).train._replace(labels=data.train.labels[:0]), data.validation)
+    )
     with pytest.raises(ValueError, match="training part is empty"):
         train(method, empty, RECIPE)
 

@@ -64,18 +64,18 @@ def plain_embedding(method, images):
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_features_and_logits_are_those_of_the_plain_network(method, data, part):
-    features, logits = plain_embedding(method, getattr(data, f"{part}_images"))
+    features, logits = plain_embedding(method, getattr(data, part).images)
     found = embed(method, data, RECIPE, part=part)
     np.testing.assert_allclose(found.features, features, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.logits, logits, rtol=1e-4, atol=1e-5)
     assert np.mean(found.logits.argmax(1) == logits.argmax(1)) >= 0.999
-    np.testing.assert_array_equal(found.labels, getattr(data, f"{part}_labels"))
+    np.testing.assert_array_equal(found.labels, getattr(data, part).labels)
     assert found.features.dtype == found.logits.dtype == np.float32
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 5000])
 def test_batches_make_no_difference(method, data, batch_size):
-    images = data.test_images[:20]
+    images = data.test.images[:20]
     found = embed_images(method, images, RECIPE, batch_size=batch_size)
     for values, expected in zip(found, embed_images(method, images, RECIPE), strict=True):
         np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
@@ -83,7 +83,7 @@ def test_batches_make_no_difference(method, data, batch_size):
 
 def test_progress_is_told_after_each_batch(method, data):
     told = []
-    embed_images(method, data.test_images[:20], RECIPE, batch_size=8, seen=told.append)
+    embed_images(method, data.test.images[:20], RECIPE, batch_size=8, seen=told.append)
     assert told == [8, 16, 20]
 
 
@@ -105,7 +105,7 @@ def test_embedded_images_survive_a_file(method, data, tmp_path):
 def test_predictions_follow_the_order_of_the_data(method, data):
     logits = embed(method, data, RECIPE).logits
     predictions = predict(method, data, RECIPE)
-    np.testing.assert_array_equal(predictions.y_true, data.test_labels)
+    np.testing.assert_array_equal(predictions.y_true, data.test.labels)
     np.testing.assert_array_equal(predictions.y_pred, logits.argmax(1))
     wide = logits.astype(np.float64)
     largest = np.exp(wide - wide.max(1, keepdims=True))
@@ -118,7 +118,7 @@ def test_any_score_of_one_training(method, data, score):
     test, training = (embed(method, data, RECIPE, part=part) for part in ("test", "train"))
     chosen = make_score(score)
     if chosen.fits:
-        chosen.fit(training.features, training.logits, data.train_labels)
+        chosen.fit(training.features, training.logits, data.train.labels)
     expected = chosen(test.features, test.logits)
     predictions = predict(method, data, RECIPE, score=score)
     np.testing.assert_array_equal(predictions.open_score, expected)
@@ -146,14 +146,14 @@ def test_the_recipe_of_the_training_is_remembered(method, data):
 
 def test_the_validation_slice_can_be_predicted(method, data):
     predictions = predict(method, data, RECIPE, part="validation")
-    np.testing.assert_array_equal(predictions.y_true, data.validation_labels)
+    np.testing.assert_array_equal(predictions.y_true, data.validation.labels)
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_method_stays_as_it_was(method, data, training):
     method.train(training)
     backbone, before = method.backbone, {key: value.clone() for key, value in method.state_dict().items()}
-    embed_images(method, data.test_images[:4], RECIPE)
+    embed_images(method, data.test.images[:4], RECIPE)
     assert method.training == method.backbone.training == training
     assert method.backbone is backbone
     assert all(torch.equal(value, method.state_dict()[key]) for key, value in before.items())
@@ -178,14 +178,14 @@ def test_compressed_images_are_predicted_like_arrays(method, tmp_path):
         for i in range(5):
             pixels = rng.integers(256, size=(8, 8, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
-    lazy = Protocol.from_folder(tmp_path, known=["a", "b"], unknown=["c"], image_size=8).load(0).train_images
+    lazy = Protocol.from_folder(tmp_path, known=["a", "b"], unknown=["c"], image_size=8).load(0).train.images
     found = embed_images(method, lazy, RECIPE, batch_size=3)
     for values, expected in zip(found, embed_images(method, lazy[:], RECIPE, batch_size=3), strict=True):
         np.testing.assert_array_equal(values, expected)
 
 
 def test_bfloat16_on_demand(method, data):
-    images = data.test_images[:64]
+    images = data.test.images[:64]
     halves = embed_images(method, images, RECIPE, precision="bf16")
     for half, full in zip(halves, embed_images(method, images, RECIPE, precision="fp32"), strict=True):
         assert half.dtype == np.float32
@@ -194,7 +194,7 @@ def test_bfloat16_on_demand(method, data):
 
 
 def test_float32_unless_told(method, data):
-    images = data.test_images[:64]
+    images = data.test.images[:64]
     for found, full in zip(
         embed_images(method, images, RECIPE), embed_images(method, images, RECIPE, precision="fp32"), strict=True
     ):

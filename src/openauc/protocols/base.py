@@ -7,13 +7,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openauc._validation import UNKNOWN, check_choice, check_fraction
-from openauc.protocols.sources import FolderSource, Images, LazyImages, Source, concatenate, get_source, take
+from openauc.protocols.sources import (
+    Examples,
+    FolderSource,
+    Images,
+    LazyImages,
+    Part,
+    Source,
+    concatenate,
+    get_source,
+    take,
+)
 from openauc.recipe import Recipe, published_recipes
 
 
@@ -51,25 +61,17 @@ class Sizes(NamedTuple):
     test_unknown: int
 
 
-class TrainPart(NamedTuple):
-    """Training images with labels 0..C-1, and the validation slice, where -1 marks a pseudo-unknown."""
-
-    images: Images
-    labels: NDArray[np.int64]
-    validation_images: Images
-    validation_labels: NDArray[np.int64]
-
-
 class TestPart(NamedTuple):
-    """Test images, known ones first, with labels 0..C-1 or -1 and the name of each one's group.
+    """Test images, known classes first, with labels 0..C-1 or -1.
 
-    `balanced_index` holds the positions in the whole test part that balancing kept, None without balancing.
+    ``group`` is "known", the name of the image's group, or "unknown" where the split has no groups. ``balanced_index``
+    holds the positions in the whole test part that balancing kept, None without balancing.
     """
 
     images: Images
     labels: NDArray[np.int64]
     group: NDArray[np.str_]
-    balanced_index: NDArray[np.int64] | None
+    balanced_index: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +97,14 @@ class OpenSetData:
     --------
     >>> from openauc.protocols import get_protocol
     >>> data = get_protocol("digits").load(0)
-    >>> data.num_classes, data.train_images.shape[1:], sorted(set(data.test_labels.tolist()))
+    >>> data.num_classes, data.train.images.shape[1:], sorted(set(data.test.labels.tolist()))
     (6, (8, 8, 3), [-1, 0, 1, 2, 3, 4, 5])
     """
 
     split: Split
     image_size: int
     official_sizes: Sizes | None
-    read_train: Callable[[], TrainPart]
+    read_train: Callable[[], tuple[Examples, Examples]]
     read_test: Callable[[], TestPart]
     read_class_names: Callable[[], tuple[str, ...]]
 
@@ -117,54 +119,23 @@ class OpenSetData:
         return self.read_class_names()
 
     @cached_property
-    def train(self) -> TrainPart:
-        """The training part and its validation slice."""
+    def _training(self) -> tuple[Examples, Examples]:
         return self.read_train()
+
+    @property
+    def train(self) -> Examples:
+        """Known training images, without the validation slice."""
+        return self._training[0]
+
+    @property
+    def validation(self) -> Examples:
+        """Images held out of the training part; empty unless asked for."""
+        return self._training[1]
 
     @cached_property
     def test(self) -> TestPart:
         """The test part."""
         return self.read_test()
-
-    @property
-    def train_images(self) -> Images:
-        """Known training images, without the validation slice."""
-        return self.train.images
-
-    @property
-    def train_labels(self) -> NDArray[np.int64]:
-        """Labels 0..C-1 of the training images."""
-        return self.train.labels
-
-    @property
-    def validation_images(self) -> Images:
-        """Images held out of the training part; empty unless asked for."""
-        return self.train.validation_images
-
-    @property
-    def validation_labels(self) -> NDArray[np.int64]:
-        """Labels 0..C-1 of the validation images, -1 for held-out classes."""
-        return self.train.validation_labels
-
-    @property
-    def test_images(self) -> Images:
-        """Test images, known classes first."""
-        return self.test.images
-
-    @property
-    def test_labels(self) -> NDArray[np.int64]:
-        """Labels 0..C-1 of the test images, -1 for unknown classes."""
-        return self.test.labels
-
-    @property
-    def test_group(self) -> NDArray[np.str_]:
-        """For each test image "known", or its group's name, or "unknown" where the split has no groups."""
-        return self.test.group
-
-    @property
-    def balanced_index(self) -> NDArray[np.int64] | None:
-        """Positions in the whole test part that balancing kept."""
-        return self.test.balanced_index
 
     def limited(self, images: int, *, seed: int = 0) -> OpenSetData:
         """The same data with at most that many training images, drawn without replacement."""
@@ -172,21 +143,20 @@ class OpenSetData:
             raise ValueError(f"train_images is {images}; pass a positive number of images.")
         return replace(self, read_train=partial(self._read_limited, images, seed))
 
-    def _read_limited(self, images: int, seed: int) -> TrainPart:
-        order = np.random.default_rng([seed, *b"limited"]).permutation(len(self.train_labels))
-        kept = np.sort(order[:images])
-        return self.train._replace(images=take(self.train_images, kept), labels=self.train_labels[kept])
+    def _read_limited(self, images: int, seed: int) -> tuple[Examples, Examples]:
+        order = _generator(seed, "limited").permutation(len(self.train.labels))
+        return _rows(self.train, np.sort(order[:images])), self.validation
 
     def test_rows(self, group: str) -> NDArray[np.int64]:
         """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
         check_choice("group", group, self.split.groups)
-        return np.flatnonzero((self.test_labels != UNKNOWN) | (self.test_group == group))
+        return np.flatnonzero((self.test.labels != UNKNOWN) | (self.test.group == group))
 
     def test_columns(self) -> dict[str, NDArray[np.str_]]:
         """Columns to keep beside the predictions of the test part: the group and the file of each image, if any."""
-        columns = {"group": self.test_group} if self.split.groups else {}
-        if isinstance(self.test_images, LazyImages) and all(image.row is None for image in self.test_images.encoded):
-            columns["file"] = np.array([str(image) for image in self.test_images.encoded])
+        columns = {"group": self.test.group} if self.split.groups else {}
+        if isinstance(self.test.images, LazyImages) and all(image.row is None for image in self.test.images.encoded):
+            columns["file"] = np.array([str(image) for image in self.test.images.encoded])
         return columns
 
 
@@ -225,7 +195,7 @@ class Protocol:
     ...     known_source="digits", unknown_source="digits", splits=(even,), image_size=8, reference="parity"
     ... )
     >>> data = protocol.load(0)
-    >>> data.class_names, data.train_images.shape
+    >>> data.class_names, data.train.images.shape
     (('8', '6', '4', '2', '0'), (595, 8, 8, 3))
     """
 
@@ -327,92 +297,90 @@ class Protocol:
         seed
             Seed of these three draws; each has its own generator, so asking for one does not change another.
         """
-        chosen, official = self._split(split)
+        if not 0 <= split < len(self.splits):
+            raise ValueError(f"there is no split {split}; this protocol has splits 0 to {len(self.splits) - 1}.")
         check_fraction("validation", validation, zero=True, one=False)
         if seed < 0:
             raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
+        chosen, sizes = self.splits[split], self.sizes[split] if self.sizes else None
         held_out: tuple[int, ...] = ()
-        read_test = partial(self._read_test, chosen, official=official, root=root, balanced=balanced, seed=seed)
         if pseudo_unknown:
             _check_pseudo_unknown(pseudo_unknown, len(chosen.known), validation)
             chosen = _hold_out(chosen, pseudo_unknown, _generator(seed, "pseudo_unknown"))
             held_out = chosen.unknown
-            read_test = partial(_closed_test, f"pseudo_unknown={pseudo_unknown}")
+        reader = _Reader(self, chosen, held_out, sizes, root, validation, balanced, seed)
         return OpenSetData(
             split=chosen,
             image_size=self.image_size,
-            official_sizes=official,
-            read_train=partial(
-                self._read_train,
-                chosen,
-                held_out,
-                official=official,
-                root=root,
-                validation=validation,
-                seed=seed,
-            ),
-            read_test=read_test,
-            read_class_names=partial(self._class_names, chosen.known, root=root),
+            official_sizes=sizes,
+            read_train=reader.train,
+            read_test=partial(_closed_test, f"pseudo_unknown={pseudo_unknown}") if pseudo_unknown else reader.test,
+            read_class_names=reader.class_names,
         )
 
-    def _split(self, index: int) -> tuple[Split, Sizes | None]:
-        if not 0 <= index < len(self.splits):
-            raise ValueError(f"there is no split {index}; this protocol has splits 0 to {len(self.splits) - 1}.")
-        return self.splits[index], self.sizes[index] if self.sizes else None
 
-    def _native_size(self) -> int:
-        """Images of one size stay as they are, for augmentation; others take the model's size."""
-        return get_source(self.known_source).image_size or self.image_size
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the parts of one split."""
 
-    def _class_names(self, classes: Sequence[int], *, root: Path | None) -> tuple[str, ...]:
-        names = get_source(self.known_source).class_names(root=root)
-        return tuple(names[label] if label < len(names) else str(label) for label in classes)
+    protocol: Protocol
+    split: Split
+    held_out: tuple[int, ...]
+    sizes: Sizes | None
+    root: Path | None
+    validation: float
+    balanced: bool
+    seed: int
 
-    def _read_train(
-        self,
-        split: Split,
-        held_out: tuple[int, ...],
-        *,
-        official: Sizes | None,
-        root: Path | None,
-        validation: float,
-        seed: int,
-    ) -> TrainPart:
-        classes = split.known + held_out
-        images, ids = get_source(self.known_source).read(
-            "train", classes=classes, root=root, image_size=self._native_size()
-        )
-        _check_present("training", classes, ids, official and official.train)
-        labels = _relabel(ids, split.known)
-        in_validation = labels == UNKNOWN
-        if validation:
-            in_validation[_stratified_draw(labels, validation, _generator(seed, "validation"))] = True
-        return TrainPart(
-            take(images, ~in_validation),
-            labels[~in_validation],
-            take(images, in_validation),
-            labels[in_validation],
-        )
+    def class_names(self) -> tuple[str, ...]:
+        names = get_source(self.protocol.known_source).class_names(root=self.root)
+        return tuple(names[label] if label < len(names) else str(label) for label in self.split.known)
 
-    def _read_test(
-        self, split: Split, *, official: Sizes | None, root: Path | None, balanced: bool, seed: int
-    ) -> TestPart:
-        size = self._native_size()
-        known = get_source(self.known_source).read("test", classes=split.known, root=root, image_size=size)
-        if not split.unknown:
-            _check_present("known test", split.known, known.labels, official and official.test_known)
-            labels = _relabel(known.labels, split.known)
-            return TestPart(known.images, labels, np.full(len(labels), "known"), None)
-        unknown = get_source(self.unknown_source).read("test", classes=split.unknown, root=root, image_size=size)
-        _check_present("known test", split.known, known.labels, official and official.test_known)
-        _check_present("unknown test", split.unknown, unknown.labels, official and official.test_unknown)
-        images = concatenate(known.images, unknown.images)
-        labels = np.concatenate([_relabel(known.labels, split.known), np.full(len(unknown.labels), UNKNOWN)])
-        group = np.concatenate([np.full(len(known.labels), "known"), _group_names(unknown.labels, split.groups)])
-        if not balanced:
-            return TestPart(images, labels, group, None)
-        kept = _balanced_draw(labels, _generator(seed, "balanced"))
+    def train(self) -> tuple[Examples, Examples]:
+        classes = self.split.known + self.held_out
+        images, ids = self._read("training", classes, self.sizes and self.sizes.train)
+        part = Examples(images, _relabel(ids, self.split.known))
+        in_validation = part.labels == UNKNOWN
+        if self.validation:
+            rng = _generator(self.seed, "validation")
+            in_validation[_stratified_draw(part.labels, self.validation, rng)] = True
+        return _rows(part, ~in_validation), _rows(part, in_validation)
+
+    def test(self) -> TestPart:
+        images, ids = self._read("known test", self.split.known, self.sizes and self.sizes.test_known)
+        labels, group = _relabel(ids, self.split.known), np.full(len(ids), "known")
+        if not self.split.unknown:
+            return TestPart(images, labels, group)
+        unknown = self._read("unknown test", self.split.unknown, self.sizes and self.sizes.test_unknown)
+        images = concatenate(images, unknown.images)
+        labels = np.concatenate([labels, np.full(len(unknown.labels), UNKNOWN)])
+        group = np.concatenate([group, _group_names(unknown.labels, self.split.groups)])
+        if not self.balanced:
+            return TestPart(images, labels, group)
+        kept = _balanced_draw(labels, _generator(self.seed, "balanced"))
         return TestPart(take(images, kept), labels[kept], group[kept], kept)
+
+    def _read(self, part: str, classes: Sequence[int], official: int | None) -> Examples:
+        """Return the images of ``classes``; refuse a source that lacks a class or has too many images."""
+        protocol = self.protocol
+        # Images of one size stay as they are, for augmentation; others take the model's size.
+        size = get_source(protocol.known_source).image_size or protocol.image_size
+        source = get_source(protocol.unknown_source if part == "unknown test" else protocol.known_source)
+        of: Part = "train" if part == "training" else "test"
+        images, ids = source.read(of, classes=classes, root=self.root, image_size=size)
+        missing = sorted(set(classes) - set(ids.tolist()))
+        if missing:
+            listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+            raise ValueError(
+                f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {listed}); the local "
+                "files are a subset without them, or hold other labels. Get the full set."
+            )
+        if official is not None and len(ids) > official:
+            raise ValueError(
+                f"there are {len(ids)} {part} images, but the official part has {official}; "
+                "a file is there twice, or holds more than the official part."
+            )
+        return Examples(images, ids)
 
 
 def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
@@ -431,19 +399,8 @@ def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
         raise ValueError(f"{where}: the groups {list(split.groups)} do not divide the unknown classes among them.")
 
 
-def _check_present(part: str, classes: Sequence[int], ids: NDArray[np.int64], official: int | None) -> None:
-    missing = sorted(set(classes) - set(ids.tolist()))
-    if missing:
-        listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise ValueError(
-            f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {listed}); the local "
-            "files are a subset without them, or hold other labels. Get the full set."
-        )
-    if official is not None and len(ids) > official:
-        raise ValueError(
-            f"there are {len(ids)} {part} images, but the official part has {official}; "
-            "a file is there twice, or holds more than the official part."
-        )
+def _rows(part: Examples, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Examples:
+    return Examples(take(part.images, rows), part.labels[rows])
 
 
 def _check_pseudo_unknown(pseudo_unknown: int, num_known: int, validation: float) -> None:
@@ -465,7 +422,8 @@ def _closed_test(why: str) -> TestPart:
     )
 
 
-def _generator(seed: int, purpose: Literal["validation", "balanced", "pseudo_unknown"]) -> np.random.Generator:
+def _generator(seed: int, purpose: str) -> np.random.Generator:
+    """A generator for each purpose, so that one draw does not change another."""
     return np.random.default_rng([seed, *purpose.encode()])
 
 

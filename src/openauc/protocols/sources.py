@@ -151,7 +151,7 @@ def concatenate(first: Images, second: Images) -> Images:
 
 
 class Examples(NamedTuple):
-    """Images (N, H, W, 3) with the source's own class ids, shape (N,), in the source's order."""
+    """Images and their labels, shape (N,): class ids of the source, or in `OpenSetData` 0..C-1 and -1."""
 
     images: Images
     labels: NDArray[np.int64]

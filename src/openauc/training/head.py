@@ -48,7 +48,7 @@ class FittedHead:
 
     def predictions(self, spec: TrialSpec, data: OpenSetData, part: str) -> Predictions:
         """The triple of one part of the data by the score of a trial."""
-        X, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        X, labels = getattr(data, part)[:2]
         with threadpool_limits(1, user_api="blas"):
             if spec.score in (None, "learned", "average"):
                 return self._with(spec.score or "learned").predictions(X, labels)
@@ -57,20 +57,20 @@ class FittedHead:
 
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: str) -> Embedded:
         """The features, which are the data, and the logits of the head."""
-        X, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+        X, labels = getattr(data, part)[:2]
         final = self.train().observer_
         return Embedded(X, final.head.logits(final.scaling(self._typed(X))).astype(np.float32), labels)
 
     def observer(self, *scores: str) -> HeadWithScores:
         """The final head with these scores."""
-        final, X = self.train().observer_, self._typed(self.data.train_images)
-        return HeadWithScores.fit(final.head, X, self.data.train_labels, scores, final.scaling)
+        final, X = self.train().observer_, self._typed(self.data.train.images)
+        return HeadWithScores.fit(final.head, X, self.data.train.labels, scores, final.scaling)
 
     def _with(self, rejector: str) -> OpenSetClassifier:
         if rejector not in self._fitted:
             begin = time.perf_counter()
             classifier = OpenSetClassifier(head=self.spec.method, rejector=rejector, random_state=self.spec.seed)
-            self._fitted[rejector] = classifier.fit(np.asarray(self.data.train_images), self.data.train_labels)
+            self._fitted[rejector] = classifier.fit(np.asarray(self.data.train.images), self.data.train.labels)
             self.seconds += time.perf_counter() - begin if rejector == "learned" else 0.0
         return self._fitted[rejector]
 

@@ -28,6 +28,7 @@ from torch import Tensor
 from openauc._files import write_text
 from openauc._trial_files import CHECKPOINT, LOG, WEIGHTS, refuse_other_run
 from openauc._validation import check_choice
+from openauc.executors import Interrupted
 from openauc.methods.base import Method
 from openauc.protocols.base import OpenSetData
 from openauc.recipe import Recipe
@@ -54,7 +55,7 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",),
 """Trackers by name, and the packages of which one has to be installed."""
 
 
-class TrainingInterrupted(Exception):
+class TrainingInterrupted(Interrupted):
     """SIGINT or SIGTERM arrived; a checkpoint holds everything up to the last batch."""
 
     def __init__(self, signum: int, where: str) -> None:
@@ -213,9 +214,9 @@ class _Run:
         self.seed = seed
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.process, self.processes = accelerator.process_index, accelerator.num_processes
-        self.pixels = Pixels(data.train_images, accelerator.device)
-        self.labels = data.train_labels
-        self.transform = TrainTransform(recipe, data.train_images.shape[1])
+        self.pixels = Pixels(data.train.images, accelerator.device)
+        self.labels = data.train.labels
+        self.transform = TrainTransform(recipe, data.train.images.shape[1])
         self.progress = Progress()
         self.sums: dict[str, tuple[Tensor | float, float]] = {}
         """Of each number that steps report: the sum, on the device, and the sum of weights."""
@@ -434,7 +435,7 @@ def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) 
             f"the method has {method.num_classes} classes but the data {data.num_classes}; build the method "
             "with num_classes=data.num_classes."
         )
-    if len(data.train_labels) == 0:
+    if len(data.train.labels) == 0:
         raise ValueError("the training part is empty; nothing can be learned from it.")
     if seed < 0:
         raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")

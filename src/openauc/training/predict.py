@@ -139,7 +139,7 @@ def embed(
             "recipe it was trained with."
         )
     check_choice("part", part, ("train", "validation", "test"))
-    images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+    images, labels = getattr(data, part)[:2]
     return Embedded(*embed_images(method, images, recipe, precision=precision, batch_size=batch_size), labels)
 
 

@@ -14,8 +14,8 @@ from openauc.features.classifier.tables import (
     Source,
     decide,
     groups_of,
+    guarantee_of,
     other_columns,
-    promise_of,
     read_table,
     truth,
     unknown_when,
@@ -328,13 +328,13 @@ def test_a_column_of_groups_is_not_a_feature(tmp_path: Path) -> None:
 
 
 def test_what_a_classifier_promises(classifier: OpenSetClassifier) -> None:
-    promise = promise_of(classifier)
-    assert (promise.acceptance, promise.kind, promise.n) == (0.95, "cross", 120)
+    guarantee = guarantee_of(classifier)
+    assert (guarantee.acceptance, guarantee.kind, guarantee.n) == (0.95, "cross", 120)
     assert classifier.report_.expected is not None
-    assert promise.openauc == classifier.report_.expected.openauc
+    assert guarantee.openauc == classifier.report_.expected.openauc
     X, y = samples()
     given = OpenSetClassifier(rejector="max_logit", threshold=1.0, calibration="split", random_state=0).fit(X, y)
-    assert promise_of(given).acceptance is None
-    assert promise_of(given.set_threshold(acceptance=0.9)).kind == "split"
+    assert guarantee_of(given).acceptance is None
+    assert guarantee_of(given.set_threshold(acceptance=0.9)).kind == "split"
     with pytest.warns(UserWarning, match="too few"):
-        assert promise_of(given.set_threshold(acceptance=0.999)).acceptance is None
+        assert guarantee_of(given.set_threshold(acceptance=0.999)).acceptance is None

@@ -25,7 +25,7 @@ from openauc._columns import (
 )
 from openauc._files import PathLike, parse_json, write_text
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction, named
-from openauc.verdict import Promise
+from openauc.verdict import Guarantee
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
@@ -433,12 +433,12 @@ def _answer(classifier: OpenSetClassifier) -> Label:
     return _UNKNOWN_WORD if found is None else found
 
 
-def promise_of(classifier: OpenSetClassifier) -> Promise:
+def guarantee_of(classifier: OpenSetClassifier) -> Guarantee:
     """What a classifier promises at its threshold, and what it forecasts."""
     promised = classifier.threshold == "acceptance" and not classifier.guarantee_.startswith("none")
     report = classifier.report_
     expected = report.expected if report.max_ofpr is None else None
-    return Promise(
+    return Guarantee(
         acceptance=classifier.acceptance if promised else None,
         kind=classifier.calibration_kind_,
         n=len(classifier.calibration_scores_),
