@@ -3,7 +3,7 @@
 Each function follows one public code, quirks included, but counts in one pass where that code loops. None of them is a
 recommendation. Values are fractions; the codes print most of them times 100. ``explain`` sets every one of them beside
 the exact metric. ARPL's AUROC is ``auroc_score(..., ties="strict")``; its DTACC and Vaze's AUPR do not differ from
-``detection_accuracy`` and ``average_precision``. Short names of the sources: *ARPL* is github.com/iCGY96/ARPL, *Vaze* is
+``detection_accuracy`` and ``average_precision``. Short names: *ARPL* is github.com/iCGY96/ARPL, *Vaze* is
 github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* is github.com/wang22ti/OpenAUC (and its library twin,
 github.com/statusrank/XCurve), *pytorch-ood* is github.com/kkirchheim/pytorch-ood.
 """
