@@ -293,8 +293,13 @@ class OpenSetMetric(Metric):
         ):
             table, pure = self._table()
             self._require(table)
-        low, high = sorted(float(self.metric.of_table(order)) for order in extreme_orders(table, pure))
-        return self._tensor(low), self._tensor(high)
+        value = float(self.metric.of_table(table))
+        found = (value, value) if pure.all() else self.metric.bounds(*extreme_orders(table, pure))
+        if found is None:
+            raise TypeError(
+                f"bins do not bound the metric {self.metric.label!r}, which is not monotone; use exact=True."
+            )
+        return self._tensor(found[0]), self._tensor(found[1])
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Gather the state of all processes; one that has seen no sample brings an empty tensor of the right type."""
