@@ -205,13 +205,13 @@ def read_like_model(
     folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
 ) -> Table:
     """A table whose features are those a model was fitted on, as far as one can tell; texts and images are embedded."""
-    from openauc.encoders.like import encode_like, lacks_features
+    from openauc.encoders.prepare import encode_like, lacks_features
     from openauc.features.classifier.tables import Source, read_table, refuse_other_features
 
     source = Source.load(folder)
     if embedding_column is None and lacks_features(file, source, classifier.n_features_in_):
-        with progress_bar("embedding") as seen:
-            table = encode_like(source, folder, file, label_column=label_column, seen=seen)
+        with progress_bar("embedding") as on_progress:
+            table = encode_like(source, folder, file, label_column=label_column, on_progress=on_progress)
     else:
         table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
     refuse_other_features(classifier, table, folder)
