@@ -304,6 +304,15 @@ def open_for_arrow(path: PathLike) -> Any:
     return import_pyarrow()[0].OSFile(os.fsencode(path))
 
 
+def as_utf8(name: str) -> str:
+    r"""The name of a file for a column of text: bytes that are not UTF-8 become escapes.
+
+    >>> as_utf8("a\udcff.png")
+    'a\\xff.png'
+    """
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def unreadable_parquet(path: PathLike, error: Exception) -> ValueError:
     """What to raise where Arrow raised ``error``."""
     return ValueError(f"{path} is not a readable Parquet file ({(str(error).splitlines() or [repr(error)])[0]}).")
