@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from openauc.metrics.legacy import LegacyRow
     from openauc.predictions import Predictions
     from openauc.shards import Plan, ShardedEvaluation
-    from openauc.verdict import Promise
+    from openauc.verdict import Guarantee
 
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")
@@ -175,7 +175,7 @@ def evaluate(
         verdict = None
         if decisions is not None:
             verdict = judge(
-                *predictions, decisions, promise=_promise(path, acceptance), unknown_label=label, level=level
+                *predictions, decisions, guarantee=_guarantee(path, acceptance), unknown_label=label, level=level
             )
             if json_out != "-":
                 show_verdict(verdict, str(path))
@@ -247,15 +247,15 @@ def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | Non
     return found if len(set(found[found.astype(str) != predictions.y_pred.astype(str)].tolist())) <= 1 else None
 
 
-def _promise(path: Path, acceptance: float | None) -> Promise | None:
+def _guarantee(path: Path, acceptance: float | None) -> Guarantee | None:
     """What the model promised: as the option says, or as the file does."""
-    from openauc.verdict import Promise
+    from openauc.verdict import Guarantee
 
     text = read_about(path).get("promise")
-    promise = Promise() if text is None else Promise.from_json(text)
+    guarantee = Guarantee() if text is None else Guarantee.from_json(text)
     if acceptance is None:
-        return promise
-    return replace(promise, acceptance=check_fraction("acceptance", acceptance))
+        return guarantee
+    return replace(guarantee, acceptance=check_fraction("acceptance", acceptance))
 
 
 def _is_at_scale(file: str) -> bool:
