@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,8 @@ def read_columns(path: PathLike) -> Columns:
     suffix = suffix_of(path) if file.exists() or file.suffix else ""
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}.")
-    reader = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}[suffix]
-    return reader(file)
+    readers: dict[str, Callable[[Path], Columns]] = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}
+    return readers[suffix](file)
 
 
 def read_about(path: PathLike) -> dict[str, str]:
