@@ -19,11 +19,11 @@ from timing import in_pairs, timed
 
 from openauc._files import atomic_write
 from openauc.environment import cores
-from openauc.shards.state import MergeTree, unpack
+from openauc.shards.counting import MergeTree
+from openauc.streaming.accumulator import load_all
 
 SHARD_ROWS = 5_000_000
 N_CLASSES = 100
-MOST_PASSES = 100
 DUCKDB = """
 import json, sys
 import duckdb
@@ -41,8 +41,6 @@ class Options:
     rows: int
     work: Path
     """For made-up files."""
-    memory: float
-    """Gigabytes of a further pass."""
     rounds: int
     """How often both sides of a ratio are timed."""
 
@@ -89,61 +87,46 @@ def evaluate(files: list[Path], options: Options, *arguments: str | Path, **how:
     return run_openauc("evaluate", "--shards", *files, "--json", "-", *arguments, **how)
 
 
-def to_the_end(options: Options) -> list[str]:
-    """As many passes as it takes."""
-    return ["--passes", str(MOST_PASSES), "--memory", str(options.memory)]
-
-
-def exact(options: Options) -> Part:
-    """All rows in one pass, which gives bounds, and in as many as it takes, which gives the exact values."""
-    files = make_shards(options.work, options.rows, SHARD_ROWS)
-    size = sum(file.stat().st_size for file in files)
-    start = evaluate(make_shards(options.work, 1000, 1000), options, *to_the_end(options), OPENAUC_BACKEND="numba")
-    part = files[: max(1, len(files) // 4)]
+def files(options: Options) -> Part:
+    """All rows in one pass, and a quarter of them."""
+    names = make_shards(options.work, options.rows, SHARD_ROWS)
+    size = sum(file.stat().st_size for file in names)
+    start = evaluate(make_shards(options.work, 1000, 1000), options, OPENAUC_BACKEND="numba")
+    part = names[: max(1, len(names) // 4)]
     with tempfile.TemporaryDirectory(dir=options.work) as counts:
-        evaluate(files, options, "--passes", "1", "--work", counts)
+        evaluate(names, options, "--work", counts)
         kept = list(Path(counts).iterdir())
         count_bytes, merging = sum(file.stat().st_size for file in kept), timed(merge, kept)
-    calls = [(part, "--passes", "1"), (files, "--passes", "1"), (files, *to_the_end(options))]
-    rounds = [[evaluate(names, options, *passes) for names, *passes in calls] for _ in range(options.rounds)]
-    few, one, every = (middle(call) for call in zip(*rounds, strict=True))
-    bounds, found = json.loads(one.output)["bounds"], json.loads(every.output)
-    low, high = bounds.get("openauc", [found["values"]["openauc"]] * 2)
-    if "openauc" in found["bounds"] or not low <= found["values"]["openauc"] <= high:
-        raise RuntimeError(f"OpenAUC is not exact: bounds {low} to {high} of one pass, then {found}.")
-    expected = start.seconds + (few.seconds - start.seconds) * len(files) / len(part)
+    rounds = [[evaluate(some, options) for some in (part, names)] for _ in range(options.rounds)]
+    few, one = (middle(call) for call in zip(*rounds, strict=True))
+    found = json.loads(one.output)
+    low, high = found["bounds"].get("openauc", [found["values"]["openauc"]] * 2)
+    expected = start.seconds + (few.seconds - start.seconds) * len(names) / len(part)
     rows = [
         Measured("size of the files", size / 1e9, "GB"),
         Measured("start-up, with files of 1,000 rows", start.seconds, "s"),
-        Measured("one pass, bounds", one.seconds, "s"),
+        Measured("one pass", one.seconds, "s"),
         Measured("- rows per second", options.rows / one.seconds / 1e6, "million"),
-        Measured(f"- expected from {len(part)} of {len(files)} files", expected, "s"),
-        Measured(f"- merging the counts of {len(files)} files", merging, "s"),
+        Measured(f"- expected from {len(part)} of {len(names)} files", expected, "s"),
+        Measured(f"- merging the counts of {len(names)} files", merging, "s"),
         Measured("- bounds of OpenAUC are apart by", high - low),
         below("- peak memory", one.peak_bytes / 1e9, "GB", 1.5),
-        Measured(f"to the exact values, {options.memory:g} GB for each further pass", every.seconds, "s"),
-        Measured("- rows per second", options.rows / every.seconds / 1e6, "million"),
-        Measured("- passes", found["passes"]),
-        below("- peak memory", every.peak_bytes / 1e9, "GB", 1.5),
     ]
     content = {
         "rows_of_data": options.rows,
-        "shards": len(files),
+        "shards": len(names),
         "file_bytes": size,
         "count_bytes": count_bytes,
         "merge_seconds": merging,
-        "memory_bytes": options.memory * 1e9,
-        "passes": found["passes"],
         "start_up": _figures(start),
-        "one_pass": {**_figures(one), "expected_seconds": expected, "bounds": bounds},
-        "exact": {**_figures(every), "values": found["values"], "open": found["bounds"]},
+        "one_pass": {**_figures(one), "expected_seconds": expected, "bounds": found["bounds"]},
     }
     about = (
-        f"{options.rows:,} rows in {len(files)} Parquet files: labels of 16 bits, scores of 32. `openauc evaluate` in "
+        f"{options.rows:,} rows in {len(names)} Parquet files: labels of 16 bits, scores of 32. `openauc evaluate` in "
         f"a process of its own on {cores()} cores, start-up included, medians of {options.rounds} calls in turn and "
         "their largest memory; the files were just written, so mostly in the system's cache."
     )
-    return Part("Scale: exact evaluation of many rows", rows, content, about)
+    return Part("Scale: many rows in one pass", rows, content, about)
 
 
 def middle(calls: Sequence[Finished]) -> Finished:
@@ -156,7 +139,7 @@ def merge(files: list[Path]) -> None:
     """What the driver does with the counts of shards."""
     pile = MergeTree()
     for file in files:
-        for _, part in unpack(file):
+        for _, part in load_all(file):
             pile.add(part)
     pile.total()
 
@@ -171,29 +154,29 @@ def processes(options: Options) -> Part:
     few = make_shards(options.work, 1000, 250)
     alone = {"only_core": min(os.sched_getaffinity(0))}
 
-    def one(files: list[Path], *passes: str, **how: Any) -> float:
-        return evaluate(files, options, *passes, "--jobs", "1", **alone, **how).seconds
+    def one(files: list[Path], **how: Any) -> float:
+        return evaluate(files, options, "--jobs", "1", **alone, **how).seconds
 
-    def two(files: list[Path], *passes: str, **how: Any) -> float:
-        return evaluate(files, options, *passes, "--jobs", "2", **how).seconds
+    def two(files: list[Path], **how: Any) -> float:
+        return evaluate(files, options, "--jobs", "2", **how).seconds
 
     compiled = {"OPENAUC_BACKEND": "numba"}
-    one(few, "--passes", "1", **compiled)  # the first call compiles
+    one(few, **compiled)  # the first call compiles
     ((start_one, start_two, _),) = in_pairs(
-        options.rounds, partial(two, few, "--passes", "1", **compiled), partial(one, few, "--passes", "1", **compiled)
+        options.rounds, partial(two, few, **compiled), partial(one, few, **compiled)
     )
-    rows = [Measured("start-up of 1 process", start_one, "s"), Measured("start-up of 2 processes", start_two, "s")]
+    ((slow, fast, gain),) = in_pairs(options.rounds, partial(two, files), partial(one, files))
+    beyond = max(slow - start_one, 1e-9) / max(fast - start_two, 1e-9)
+    rows = [
+        Measured("start-up of 1 process", start_one, "s"),
+        Measured("start-up of 2 processes", start_two, "s"),
+        at_least("2 processes against 1, beyond their start-up", beyond, "x", 1.7),
+        Measured("- with their start-up", gain, "x"),
+        Measured("- 1 process on 1 core", slow, "s"),
+        Measured("- 2 processes", fast, "s"),
+    ]
     content: dict[str, Any] = {"rows_of_data": options.rows, "shards": len(files), "start_up": [start_one, start_two]}
-    for name, passes in {"one pass": ["--passes", "1"], "to the exact values": to_the_end(options)}.items():
-        ((slow, fast, gain),) = in_pairs(options.rounds, partial(two, files, *passes), partial(one, files, *passes))
-        beyond = max(slow - start_one, 1e-9) / max(fast - start_two, 1e-9)
-        content[name] = {"one_process": slow, "two_processes": fast, "gain": gain, "gain_beyond_start_up": beyond}
-        rows += [
-            at_least(f"{name}: 2 processes against 1, beyond their start-up", beyond, "x", 1.7),
-            Measured("- with their start-up", gain, "x"),
-            Measured("- 1 process on 1 core", slow, "s"),
-            Measured("- 2 processes", fast, "s"),
-        ]
+    content |= {"one_process": slow, "two_processes": fast, "gain": gain, "gain_beyond_start_up": beyond}
     about = (
         f"`openauc evaluate` of {options.rows:,} rows in {len(files)} files, `--jobs 1` on one core against `--jobs "
         f"2`; medians of {options.rounds} calls in turn. Start-up is the time of the same command on 1,000 rows."

@@ -19,13 +19,13 @@ import ray
 from writing import write_results
 
 from openauc._trial_files import PREDICTIONS, WEIGHTS
-from openauc.bench.executors import Execute, Work, in_process, ray_cluster
 from openauc.bench.rendering import render
 from openauc.bench.runner import run
 from openauc.bench.store import Store
 from openauc.bench.summary import summarise
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import cores
+from openauc.executors import Execute, Work, in_process, ray_cluster
 from openauc.methods import method_names
 from openauc.metrics.registry import METRICS
 

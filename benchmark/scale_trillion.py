@@ -1,4 +1,4 @@
-"""What 10^12 rows take, reckoned from what the part `exact` measured."""
+"""What 10^12 rows take, reckoned from what the part `files` measured."""
 
 from __future__ import annotations
 
@@ -13,31 +13,27 @@ from scale_files import Options, Part
 from openauc.environment import cores, hardware_name
 
 ROWS = 10**12
-DRIVER_GB = 512
 
 
 def trillion(options: Options) -> Part:
-    """Bytes, passes and workers; nothing is run."""
+    """Bytes and workers; nothing is run."""
     return reckoned(measured_point())
 
 
 def measured_point() -> dict[str, Any]:
-    """The newest result of the part `exact` on this hardware."""
-    files = sorted(writing.RESULTS.glob(f"scale_exact_{hardware_name()}_*.json"))
+    """The newest result of the part `files` on this hardware."""
+    files = sorted(writing.RESULTS.glob(f"scale_files_{hardware_name()}_*.json"))
     if not files:
-        raise SystemExit("there is no measured point yet; run `python benchmark/scale.py exact` first.")
+        raise SystemExit("there is no measured point yet; run `python benchmark/scale.py files` first.")
     return {"file": files[-1].name, **json.loads(files[-1].read_text(encoding="utf-8"))}
 
 
 def reckoned(point: dict[str, Any]) -> Part:
-    n, one, every, start = point["rows_of_data"], point["one_pass"], point["exact"], point["start_up"]
+    n, one, start = point["rows_of_data"], point["one_pass"], point["start_up"]
     times = ROWS / n
     speed = n / max(one["seconds"] - start["seconds"], 1e-9)
     moved = max(one["read_bytes"] - start["read_bytes"], 0) * times
     counts = point["count_bytes"] * times
-    further = max(point["passes"] - 1, 1)
-    for_all = point["memory_bytes"] * further * times
-    passes = 1 + math.ceil(for_all / (DRIVER_GB * 1e9))
     workers = math.ceil(ROWS / (speed * 3600))
     least, most = one["bounds"].get("openauc", (0.0, 0.0))
     rows = [
@@ -50,17 +46,13 @@ def reckoned(point: dict[str, Any]) -> Part:
         Measured(f"- counts that are merged, of files of {n / point['shards']:,.0f} rows", counts / 1e9, "GB"),
         Measured("- the driver merges them in", point["merge_seconds"] * times / 3600, "hours"),
         Measured("- bounds of OpenAUC are apart by, as at the measured point", most - least),
-        Measured("to the exact values: memory to settle all in a second pass", for_all / 1e12, "TB"),
-        Measured(f"- passes where the driver has {DRIVER_GB} GB for it", passes),
-        Measured("- bytes read by them", moved * passes / 1e12, "TB"),
     ]
     about = (
         f"Reckoned from {n:,} rows in {point['file']}, in proportion to the rows. That time is in proportion was "
         f"checked there: a quarter of the files let expect {one['expected_seconds']:.3g} s for one pass over all, and "
-        f"{one['seconds']:.3g} s were measured. The exact values took {every['seconds']:.3g} s and "
-        f"{point['passes']} passes. The memory of one pass and the distance of its bounds do not grow with the "
-        "rows; what further passes have to settle does. For this many rows the bounds are the practical answer, and "
-        "exact values are better left to a database that sorts on many machines (`openauc sql`)."
+        f"{one['seconds']:.3g} s were measured. The memory of the pass and the distance of its bounds do not grow with "
+        "the rows. Exact values of this many rows are better left to a database that sorts on many machines (`openauc "
+        "sql`)."
     )
-    content = {"point": point["file"], "rows_of_data": ROWS, "measured_rows": n, "workers": workers, "passes": passes}
+    content = {"point": point["file"], "rows_of_data": ROWS, "measured_rows": n, "workers": workers}
     return Part("Scale: 10^12 rows", rows, content, about)

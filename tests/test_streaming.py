@@ -1,6 +1,7 @@
 """Accumulator: parts in any order and grouping, exact or in constant memory."""
 
 import itertools
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 from strategies import Triple, random_triple, scores, triples
 
 from openauc import METRICS, Accumulator, Metric, evaluate, standard_metrics
-from openauc.metrics.ranking import ScoreDirectionWarning, oscr_curve, roc_curve
+from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import DecisionMetric
 from openauc.streaming import bin_of, key_score, score_key
-from openauc.streaming.bins import BinCounts, Bins
+from openauc.streaming.rows import Rows, RowStore
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ScoreDirectionWarning.__module__}.{ScoreDirectionWarning.__name__}")
 FEW = {"level": 0.9, "n_replicates": 20}
@@ -36,9 +37,9 @@ def cut(triple: Triple, edges: list[int]) -> list[tuple[Any, ...]]:
 
 
 def state(accumulator: Accumulator) -> dict[str, Any]:
-    rows = {} if accumulator._rows is None else accumulator._rows.rows()._asdict()
-    bins = {} if accumulator._bins is None else accumulator._bins.sheet()._asdict()
-    return {**{f"rows {k}": v for k, v in rows.items()}, **bins, "numbers": accumulator._numbers}
+    bins = {} if accumulator._classes is None else accumulator._ranked()[1]._asdict()
+    rows = accumulator._rows.rows()
+    return {"key": rows.key, "what": rows.what, "times": rows.times, **bins, "numbers": accumulator._numbers}
 
 
 def assert_same_state(one: Accumulator, other: Accumulator) -> None:
@@ -140,39 +141,35 @@ def test_bounds_hold_the_exact_value(triple: Triple) -> None:
                 assert found.intervals[name].high >= high, name
 
 
-@given(triples() | crowded())
-def test_envelopes_hold_the_curves(triple: Triple) -> None:
-    accumulator = accumulate([triple], exact=False)
-    for name, curve_of in (("oscr", oscr_curve), ("roc", roc_curve)):
-        low, high = accumulator.envelope(name)
-        curve = curve_of(*triple)
-        x = np.linspace(0, 1, 41)
-        assert np.all(_reached(low, x) <= _reached(curve, x) + 1e-15)
-        assert np.all(_reached(curve, x) <= _reached(high, x) + 1e-15)
-
-
-def _reached(curve: Any, x: Any) -> Any:
-    """Largest y of an operating point up to each x."""
-    return np.maximum.accumulate(curve.y)[np.searchsorted(curve.x, x, side="right") - 1]
-
-
-def test_envelope_of_an_exact_accumulator_is_the_curve() -> None:
-    triple = random_triple(50)
-    low, high = accumulate([triple]).envelope()
-    assert np.array_equal(low.y, oscr_curve(*triple).y)
-    assert np.array_equal(low.y, high.y)
-
-
 def test_bounds_are_narrow_on_a_plausible_model() -> None:
     accumulator = accumulate([random_triple(20_000)], exact=False, per_class=True)
     for name, (low, high) in accumulator.bounds.items():
         assert high - low < 1e-3, name
 
 
+def test_a_finer_resolution_has_narrower_bounds(tmp_path: Path) -> None:
+    triple, widths = random_triple(20_000), []
+    for resolution in (6, 10, 14):
+        accumulator = accumulate([triple], exact=False, resolution=resolution)
+        accumulator.save(tmp_path / "part.npz")
+        assert Accumulator.load(tmp_path / "part.npz").resolution == resolution
+        low, high = accumulator.bounds["openauc"]
+        widths.append(high - low)
+    assert widths[0] > 8 * widths[1] > 64 * widths[2] > 0
+    for resolution in (0, 41):
+        with pytest.raises(ValueError, match=f"resolution is {resolution}; expected .* 1 to 40"):
+            Accumulator(resolution=resolution)
+
+
+def test_memory_follows_the_bins_that_hold_samples() -> None:
+    """Slices of few samples are cheap: a hundred of them take less than a megabyte."""
+    parts = [accumulate([random_triple(50, seed=seed)], exact=False) for seed in range(100)]
+    assert sum(part.nbytes for part in parts) <= 100 * 50 * 40
+
+
 def test_scores_of_few_values_are_exact_in_constant_memory() -> None:
     triple = random_triple(2000, decimals=1)
     accumulator = accumulate([triple], exact=False, per_class=True)
-    assert accumulator.settled
     assert accumulator.compute(level=None).values == evaluate(*triple, level=None).values
     assert all(low == high for low, high in accumulator.bounds.values())
 
@@ -276,6 +273,8 @@ def test_bad_input_changes_nothing(exact: bool) -> None:
 def test_only_accumulators_made_alike_merge() -> None:
     with pytest.raises(ValueError, match="exact=True and False"):
         Accumulator().merge(Accumulator(exact=False))
+    with pytest.raises(ValueError, match="resolution=10 and 14"):
+        Accumulator(exact=False, resolution=10).merge(Accumulator(exact=False))
     with pytest.raises(TypeError, match="with dict"):
         Accumulator().merge({})  # type: ignore[arg-type]
 
@@ -289,6 +288,11 @@ def test_merging_leaves_both_as_they_were() -> None:
     assert repr(merged) == f"<Accumulator, constant memory: {merged.n_known} known, {merged.n_unknown} unknown samples>"
 
 
+def rows_of(key: Any, counts: Any, low: Any, high: Any) -> Rows:
+    place, kind = np.nonzero(counts)
+    return Rows(bin_of(key, 14)[place], kind, counts[place, kind], low[place], high[place])
+
+
 def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     """10^10 samples on either side, in three bins; the middle one ties them."""
     big = 10**10 + 1
@@ -296,7 +300,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     key = score_key(np.array([1.0, 2.0, 3.0]))
     accumulator = Accumulator(exact=False)
     accumulator.update([0, 0, -1], [0, 1, 0], [1.0, 1.0, 3.0])
-    accumulator._bins = Bins(BinCounts(bin_of(key), counts, key, key))
+    accumulator._rows = RowStore(38, rows_of(key, counts, key, key))
     accumulator._numbers = np.array([1, 2 * big, 2 * big + 3])
     found, bounds = accumulator.compute(), accumulator.bounds
     credit, pairs = 2 * big * (2 * big + 3) + 2 * big * (big + 3) + big * big, (2 * big + 1) * (2 * big + 3)
@@ -306,7 +310,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     assert found.n_known == 2 * big + 1
     assert all(0.0 <= value <= 2.0 and np.isfinite(value) for value in found.values.values())
     # The same in the middle of open bins.
-    accumulator._bins = Bins(BinCounts(bin_of(key), counts, key, key + np.array([0, 1, 0])))
+    accumulator._rows = RowStore(38, rows_of(key, counts, key, key + np.array([0, 1, 0])))
     low, high = accumulator.bounds["openauc"]
     assert low == pytest.approx((credit - big * big) / (2 * pairs), rel=1e-15)
     assert high == pytest.approx((credit + big * big) / (2 * pairs), rel=1e-15)
@@ -358,25 +362,30 @@ def _one_array(path: Path) -> None:
         np.save(file, np.arange(3))
 
 
+def _pickled(path: Path) -> None:
+    path.write_bytes(pickle.dumps({"a": 1}))
+
+
 def _without_counts(path: Path) -> None:
-    head = '{"format": "openauc accumulator", "version": 1, "options": {"exact": true}}'
+    head = '{"format": "openauc accumulator", "version": 2, "keys": [[]], "options": [{"exact": true}]}'
     with path.open("wb") as file:
         np.savez(file, head=np.array(head), numbers=np.zeros(3, dtype=np.int64))
 
 
 @pytest.mark.parametrize(
-    "damage", [_truncate, _flip, _text, _empty, _other, _other_format, _one_array, _without_counts]
+    "damage", [_truncate, _flip, _text, _empty, _other, _other_format, _one_array, _pickled, _without_counts]
 )
 def test_damaged_files_are_named(damage: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "part.npz"
     accumulate([random_triple(300)], exact=False).save(path)
     damage(path)
-    with pytest.raises(ValueError, match=r"part\.npz cannot be read as an accumulator"):
+    with pytest.raises(ValueError, match=r"part\.npz cannot be read as an accumulator") as caught:
         Accumulator.load(path)
+    assert "unsafely" not in str(caught.value)
 
 
 def test_files_of_another_version_are_refused(tmp_path: Path) -> None:
     with (tmp_path / "part.npz").open("wb") as file:
         np.savez(file, head=np.array('{"format": "openauc accumulator", "version": 7}'))
-    with pytest.raises(ValueError, match="version 7 of the format, this one reads 1"):
+    with pytest.raises(ValueError, match="version 7 of the format, this one reads 2"):
         Accumulator.load(tmp_path / "part.npz")

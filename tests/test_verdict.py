@@ -5,7 +5,7 @@ import pytest
 
 from openauc import evaluate
 from openauc.intervals import Interval, wilson_interval
-from openauc.verdict import CROSS_ROOM, FORECAST_ROOM, Promise, Verdict, judge
+from openauc.verdict import CROSS_ROOM, FORECAST_ROOM, Finding, Guarantee, Verdict, _held_to_forecast, judge
 
 
 def decisions(known: int, accepted: int, unknown: int = 0, rejected: int = 0) -> tuple[list, list, list, list]:
@@ -52,32 +52,32 @@ def test_what_there_is_not_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accepted", "promise", "outcome"),
+    ("accepted", "guarantee", "outcome"),
     [
-        (940, Promise(acceptance=0.95, n=10_000), "kept"),
-        (900, Promise(acceptance=0.95, n=10_000), "failed"),
-        (920, Promise(acceptance=0.95, n=10_000), "kept"),  # about: 0.02 less, and chance
-        (920, Promise(acceptance=0.95, n=10_000, kind="split"), "failed"),
-        (920, Promise(acceptance=0.95, n=100, kind="split"), "kept"),  # the calibration's own chance
-        (1000, Promise(acceptance=0.95, n=10_000), "failed"),  # about: not many more
-        (1000, Promise(acceptance=0.95, n=10_000, kind="split"), "kept"),  # at least
-        (1000, Promise(acceptance=1.0, n=10), "kept"),
-        (500, Promise(), None),
+        (940, Guarantee(acceptance=0.95, n=10_000), "kept"),
+        (900, Guarantee(acceptance=0.95, n=10_000), "failed"),
+        (920, Guarantee(acceptance=0.95, n=10_000), "kept"),  # about: 0.02 less, and chance
+        (920, Guarantee(acceptance=0.95, n=10_000, kind="split"), "failed"),
+        (920, Guarantee(acceptance=0.95, n=100, kind="split"), "kept"),  # the calibration's own chance
+        (1000, Guarantee(acceptance=0.95, n=10_000), "failed"),  # about: not many more
+        (1000, Guarantee(acceptance=0.95, n=10_000, kind="split"), "kept"),  # at least
+        (1000, Guarantee(acceptance=1.0, n=10), "kept"),
+        (500, Guarantee(), None),
     ],
 )
-def test_when_a_promise_fails(accepted: int, promise: Promise, outcome: str | None) -> None:
-    verdict = judge(*decisions(1000, accepted), promise=promise)
+def test_when_a_guarantee_fails(accepted: int, guarantee: Guarantee, outcome: str | None) -> None:
+    verdict = judge(*decisions(1000, accepted), guarantee=guarantee)
     assert by_name(verdict)["known rows accepted"].outcome == outcome
     assert verdict.failed == bool(verdict.advice) == (outcome == "failed")
 
 
 def test_what_to_do_depends_on_the_side() -> None:
-    promise = Promise(acceptance=0.95, n=10_000)
-    few = " ".join(judge(*decisions(1000, 800), promise=promise).advice)
+    guarantee = Guarantee(acceptance=0.95, n=10_000)
+    few = " ".join(judge(*decisions(1000, 800), guarantee=guarantee).advice)
     assert "near-copies" in few
     assert "--group-column" in few
     assert "classifier.calibrate(X, y)" in few
-    many = " ".join(judge(*decisions(1000, 1000), promise=promise).advice)
+    many = " ".join(judge(*decisions(1000, 1000), guarantee=guarantee).advice)
     assert "among the training rows" in many
     assert "calibrate" not in many
 
@@ -89,7 +89,7 @@ def test_chance_alone_seldom_breaks_a_promise_that_holds() -> None:
     for _ in range(400):
         threshold = np.sort(rng.random(50))[int(np.ceil(0.9 * 51)) - 1]
         accepted = int((rng.random(200) <= threshold).sum())
-        verdict = judge(*decisions(200, accepted), promise=Promise(acceptance=0.9, n=50, kind="split"))
+        verdict = judge(*decisions(200, accepted), guarantee=Guarantee(acceptance=0.9, n=50, kind="split"))
         failed += verdict.failed
         narrow += wilson_interval(accepted, 200).high < 0.9
     assert failed <= 0.05 * 400 < narrow
@@ -105,15 +105,16 @@ def test_chance_alone_seldom_breaks_a_promise_that_holds() -> None:
     ],
 )
 def test_a_forecast_is_kept_if_the_intervals_meet(low: float, high: float, outcome: str) -> None:
-    promise = Promise(openauc=(low + high) / 2, interval=Interval(low, high))
-    assert promise.openauc_outcome(Interval(0.4, 0.5)) == outcome
+    guarantee = Guarantee(openauc=(low + high) / 2, interval=Interval(low, high))
+    found = Finding("OpenAUC", 0.45, Interval(0.4, 0.5), 100)
+    assert _held_to_forecast(found, guarantee).outcome == outcome
 
 
 def test_a_forecast_that_fails_is_told() -> None:
     truth, predicted, _, answer = decisions(200, 190, unknown=200, rejected=100)
     score = np.random.default_rng(0).random(400)
-    promise = Promise(acceptance=0.95, n=1000, openauc=0.9, interval=Interval(0.85, 0.95))
-    verdict = judge(truth, predicted, score, answer, promise=promise)
+    guarantee = Guarantee(acceptance=0.95, n=1000, openauc=0.9, interval=Interval(0.85, 0.95))
+    verdict = judge(truth, predicted, score, answer, guarantee=guarantee)
     found = by_name(verdict)
     assert found["known rows accepted"].outcome == "kept"
     assert found["OpenAUC"].outcome == "failed"
@@ -125,11 +126,11 @@ def test_a_forecast_that_fails_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "promise",
-    [Promise(), Promise(acceptance=0.9, kind="split", n=7, openauc=0.5, interval=Interval(0.25, 0.75))],
+    "guarantee",
+    [Guarantee(), Guarantee(acceptance=0.9, kind="split", n=7, openauc=0.5, interval=Interval(0.25, 0.75))],
 )
-def test_a_promise_survives_json(promise: Promise) -> None:
-    assert Promise.from_json(promise.to_json()) == promise
+def test_a_guarantee_survives_json(guarantee: Guarantee) -> None:
+    assert Guarantee.from_json(guarantee.to_json()) == guarantee
 
 
 def test_other_labels_and_lengths() -> None:

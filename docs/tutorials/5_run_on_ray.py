@@ -11,12 +11,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from openauc.bench.executors import in_process, ray_cluster
 from openauc.bench.rendering import render
 from openauc.bench.runner import run
 from openauc.bench.store import Store
 from openauc.bench.summary import summarise
 from openauc.bench.trial import TrialSpec
+from openauc.executors import in_process, ray_cluster
 from openauc.plotting import LOOK, STYLES
 
 # %%

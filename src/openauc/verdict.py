@@ -1,4 +1,4 @@
-"""Whether a model keeps what it promised: its decisions on labelled rows, against its promise and its forecast."""
+"""Whether a model keeps its guarantee and its forecast: a check of its decisions on labelled rows."""
 
 from __future__ import annotations
 
@@ -21,36 +21,41 @@ from openauc.predictions import Predictions
 Outcome = Literal["kept", "failed", "better"]
 
 CROSS_ROOM = 0.02
-"""A cross-fitted promise says "about": the share may be this far from it."""
+"""A cross-fitted guarantee says "about": the share may differ from it by this much."""
 FORECAST_ROOM = 0.01
-"""How far the interval of OpenAUC may lie from that of the forecast: close to 1 the latter is very narrow."""
+"""How far apart the intervals of OpenAUC and of its forecast may lie: near 1 the forecast's is very narrow."""
+
+_TOO_MANY = (
+    "More known rows are accepted than promised. Likely these rows, or near-copies of them, are among the training "
+    "rows: test on others."
+)
+_TOO_FEW = "Fewer known rows are accepted than promised."
+_LOWER = (
+    "OpenAUC is lower than forecast. Likely reasons: unknown rows that are nearer to the known classes than these are "
+    "to each other"
+)
 _REASONS = (
-    "near-copies among the training rows, which make a model look surer than it is",
-    "classes in other shares than in training",
-    "drift since training",
-    "embeddings of another encoder",
+    "near-copies among the training rows, which make a model look surer than it is; classes in other shares than in "
+    "training; drift since training; embeddings of another encoder."
 )
-_REMEDIES = (
-    "fit again with rows that belong together marked, by --group-column or groups=",
-    "take the threshold from new labelled rows, by classifier.calibrate(X, y)",
-    "fit again on newer rows",
-)
+_MARK = "What to do: fit again with rows that belong together marked, by --group-column or groups=;"
+_RECALIBRATE = "take the threshold from new labelled rows, by classifier.calibrate(X, y);"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Promise:
-    """What a model says of itself before it meets new rows.
+class Guarantee:
+    """The guarantee and the forecast of a model, stated before it sees new rows.
 
     Parameters
     ----------
     acceptance
-        Share of known rows that it accepts; None if it promises nothing.
+        Share of known rows that it accepts; None if nothing is guaranteed.
     kind
         ``"split"``: at least this share; ``"cross"``: about this share.
     n
-        Calibration samples behind it; None if they are not known.
+        Number of calibration samples; None if it is not known.
     openauc, interval
-        Forecast of OpenAUC on classes it has not seen.
+        Forecast of OpenAUC on unknown classes.
     """
 
     acceptance: float | None = None
@@ -60,37 +65,18 @@ class Promise:
     interval: Interval | None = None
 
     def to_json(self) -> str:
-        """For a file of decisions."""
+        """As text, for a file of decisions."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Promise:
-        """What :meth:`to_json` wrote."""
+    def from_json(cls, text: str) -> Guarantee:
+        """The guarantee that :meth:`to_json` wrote."""
         values = json.loads(text)
         return cls(**values | {"interval": values["interval"] and Interval(*values["interval"])})
 
-    def acceptance_outcome(self, share: float, interval: Interval, level: float) -> Outcome | None:
-        """Failed only if chance does not explain it: that of the rows, and that of the calibration."""
-        aim = self.acceptance
-        if aim is None:
-            return None
-        room = 0.0 if self.kind == "split" else CROSS_ROOM
-        error = normal_quantile(level) * math.sqrt(aim * (1.0 - aim) / self.n) if self.n else 0.0
-        low, high = share - math.hypot(share - interval.low, error), share + math.hypot(interval.high - share, error)
-        too_many = self.kind != "split" and low > aim + room
-        return "failed" if too_many or high < aim - room else "kept"
-
-    def openauc_outcome(self, interval: Interval) -> Outcome | None:
-        """Kept if the two intervals meet, or nearly."""
-        if self.interval is None:
-            return None
-        if interval.low > self.interval.high + FORECAST_ROOM:
-            return "better"
-        return "failed" if interval.high < self.interval.low - FORECAST_ROOM else "kept"
-
 
 class Finding(NamedTuple):
-    """A number of a verdict, measured on ``n`` rows; and the number that was said before, if any, with its interval."""
+    """A number measured on ``n`` rows, with the number that was said before, if any."""
 
     name: str
     value: float
@@ -104,7 +90,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the decisions of a model are worth on labelled rows, and whether it said so."""
+    """How good the decisions of a model are on labelled rows, and whether its guarantee and forecast hold there."""
 
     n_known: int
     n_unknown: int
@@ -114,7 +100,7 @@ class Verdict:
 
     @property
     def failed(self) -> bool:
-        """Whether a promise or a forecast failed."""
+        """Whether the guarantee or the forecast failed."""
         return any(finding.outcome == "failed" for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,22 +115,22 @@ def judge(
     open_score: ArrayLike,
     prediction: ArrayLike,
     *,
-    promise: Promise | None = None,
+    guarantee: Guarantee | None = None,
     unknown_label: Label = UNKNOWN,
     level: float = 0.95,
 ) -> Verdict:
-    """Hold decisions on labelled rows against what the model promised.
+    """Compare decisions on labelled rows with what the model guarantees.
 
     Parameters
     ----------
     prediction
-        (N,) what the model answers: its class ``y_pred``, or anything else for unknown.
+        (N,) answers of the model: its class ``y_pred``, or anything else for unknown.
 
     Examples
     --------
     >>> truth, classes, scores = [0] * 60 + [1] * 40, [0] * 100, [0.1] * 100
-    >>> verdict = judge(truth, classes, scores, [0] * 80 + ["unknown"] * 20, promise=Promise(acceptance=0.95, n=500))
-    >>> for found in verdict.findings:
+    >>> answers, guarantee = [0] * 80 + ["unknown"] * 20, Guarantee(acceptance=0.95, n=500)
+    >>> for found in judge(truth, classes, scores, answers, guarantee=guarantee).findings:
     ...     print(found.name, found.value, found.said, found.aim, found.outcome)
     known rows accepted 0.8 promised: about 0.95 failed
     accepted rows right 0.75  None None
@@ -155,56 +141,57 @@ def judge(
     unknown = is_label(predictions.y_true, unknown_label)
     accepted = answer.astype(str) == predictions.y_pred.astype(str)
     right = predictions.y_true == predictions.y_pred
-    promise = promise or Promise()
-    findings, advice = [], []
+    guarantee = guarantee or Guarantee()
+    findings: list[Finding] = []
+    advice: list[str] = []
 
     def share(name: str, hits: Any) -> Finding:
         value = float(np.mean(hits))
         return Finding(name, value, wilson_interval(int(np.sum(hits)), len(hits), level), len(hits))
 
     if not unknown.all():
-        found = share("known rows accepted", accepted[~unknown])
-        outcome = promise.acceptance_outcome(found.value, found.interval, level)
-        if promise.acceptance is not None:
-            said = f"promised: {'at least' if promise.kind == 'split' else 'about'}"
-            found = found._replace(said=said, aim=promise.acceptance, outcome=outcome)
-        if outcome == "failed":
-            advice += _about_acceptance(found.value < (promise.acceptance or 0.0))
+        found = _held_to_acceptance(share("known rows accepted", accepted[~unknown]), guarantee, level)
         findings.append(found)
+        if found.outcome == "failed" and found.value < (found.aim or 0.0):
+            advice += [f"{_TOO_FEW} Likely reasons: {_REASONS}", f"{_MARK} {_RECALIBRATE} fit again on newer rows."]
+        elif found.outcome == "failed":
+            advice.append(_TOO_MANY)
     if unknown.any():
         findings.append(share("unknown rows rejected", ~accepted[unknown]))
     if accepted.any():
         findings.append(share("accepted rows right", right[accepted] & ~unknown[accepted]))
     if unknown.any() and not unknown.all():
-        model = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
-        evaluation = evaluate_ranked(model, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
-        interval = evaluation.intervals["openauc"]
-        found = Finding("OpenAUC", evaluation.openauc, interval, len(unknown))
-        outcome = promise.openauc_outcome(interval)
-        if promise.openauc is not None:
-            found = found._replace(
-                said="forecast:", aim=promise.openauc, aim_interval=promise.interval, outcome=outcome
-            )
-        if outcome == "failed":
-            advice += _about_forecast(bool(advice))
-        findings.append(found)
+        ranked = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
+        evaluation = evaluate_ranked(ranked, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
+        found = Finding("OpenAUC", evaluation.openauc, evaluation.intervals["openauc"], len(unknown))
+        findings.append(_held_to_forecast(found, guarantee))
+        if findings[-1].outcome == "failed":
+            advice += [f"{_LOWER}."] if advice else [f"{_LOWER}; {_REASONS}", f"{_MARK} fit again on newer rows."]
     return Verdict(int((~unknown).sum()), int(unknown.sum()), tuple(findings), tuple(advice), level)
 
 
-def _about_acceptance(fewer: bool) -> list[str]:
-    if not fewer:
-        return [
-            "More known rows are accepted than promised. Likely these rows, or near-copies of them, are among the "
-            "training rows: test on others."
-        ]
-    return [f"Fewer known rows are accepted than promised. {_likely(_REASONS)}", f"What to do: {'; '.join(_REMEDIES)}."]
+def _held_to_acceptance(found: Finding, guarantee: Guarantee, level: float) -> Finding:
+    """Failed only if chance does not explain it: the chance of these rows and that of the calibration."""
+    aim, split = guarantee.acceptance, guarantee.kind == "split"
+    if aim is None:
+        return found
+    room = 0.0 if split else CROSS_ROOM
+    error = normal_quantile(level) * math.sqrt(aim * (1.0 - aim) / guarantee.n) if guarantee.n else 0.0
+    low = found.value - math.hypot(found.value - found.interval.low, error)
+    high = found.value + math.hypot(found.interval.high - found.value, error)
+    failed = high < aim - room or (not split and low > aim + room)
+    said = f"promised: {'at least' if split else 'about'}"
+    return found._replace(said=said, aim=aim, outcome="failed" if failed else "kept")
 
 
-def _about_forecast(told: bool) -> list[str]:
-    nearer = "unknown rows that are nearer to the known classes than these are to each other"
-    sentence = f"OpenAUC is lower than forecast. {_likely((nearer,) if told else (nearer, *_REASONS))}"
-    return [sentence] if told else [sentence, f"What to do: {_REMEDIES[0]}; {_REMEDIES[2]}."]
-
-
-def _likely(reasons: tuple[str, ...]) -> str:
-    return f"Likely reasons: {'; '.join(reasons)}."
+def _held_to_forecast(found: Finding, guarantee: Guarantee) -> Finding:
+    """Kept if the two intervals meet, or nearly."""
+    aim = guarantee.interval
+    if aim is None:
+        return found
+    outcome: Outcome = "kept"
+    if found.interval.low > aim.high + FORECAST_ROOM:
+        outcome = "better"
+    elif found.interval.high < aim.low - FORECAST_ROOM:
+        outcome = "failed"
+    return found._replace(said="forecast:", aim=guarantee.openauc, aim_interval=aim, outcome=outcome)

@@ -15,11 +15,11 @@ import pytest
 from bench.trials import tiny
 from openauc import Predictions, evaluate
 from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, WEIGHTS
-from openauc.bench.executors import in_process
 from openauc.bench.runner import run, run_job, run_trial
 from openauc.bench.store import Store
 from openauc.bench.summary import summarise
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
+from openauc.executors import in_process
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.protocols import PROTOCOLS
 from openauc.training.loop import TrainingInterrupted

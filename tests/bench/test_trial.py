@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openauc.bench.suites import digits
-from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
+from openauc.bench.trial import Job, TrialResult, TrialSpec
 from openauc.methods import recipe_for
 
 SPEC = TrialSpec.of("digits", 0, "openauc", method_args={"lam": 0.2, "cut": "features"}, epochs=3, width=4)
@@ -189,6 +189,6 @@ def test_nonsense_is_refused(arguments: tuple, options: dict, error: type[Except
 
 def test_a_failed_job_gives_every_trial_the_error() -> None:
     job = Job((SPEC, replace(SPEC, split=1)))
-    outcome = Outcome.failed(job, "the worker died", seconds=2.0)
+    outcome = job.failed("the worker died", seconds=2.0)
     assert [result.spec for result in outcome.results] == list(job.specs)
     assert {(result.error, result.seconds) for result in outcome.results} == {("the worker died", 2.0)}

@@ -13,7 +13,7 @@ import openauc
 ROOT = Path(openauc.__file__).parent
 
 LAYERS = [
-    *("_validation", "_files", "_trial_files", "_columns", "environment", "_workers", "plotting", "predictions"),
+    *("_validation", "_files", "_trial_files", "_columns", "environment", "executors", "plotting", "predictions"),
     *("intervals", "metrics", "comparison", "constructions", "audit", "evaluation", "verdict", "scoring"),
     *("streaming", "shards", "sql"),
     *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "encoders", "training"),
@@ -23,7 +23,7 @@ LAYERS = [
 
 TORCH = (
     *("torch", "losses", "models", "methods", "training"),
-    *("bench.runner", "bench.executors", "bench.cost"),
+    *("bench.runner", "bench.cost"),
 )
 """Who may need torch to be imported."""
 
@@ -117,7 +117,7 @@ def test_scores_need_numpy_alone_and_the_classifier_says_what_it_needs() -> None
         "from openauc.features.scores.registry import SCORES\n"
         "from openauc.features import make_score\n"
         "print(make_score('max_logit')([[0.0]], [[1.0, 2.0]]))\n"
-        "for name in ('OpenSetClassifier', 'PseudoUnknownSplit', 'openauc_scorer'):\n"
+        "for name in ('OpenSetClassifier', 'HeldOutSplit', 'openauc_scorer'):\n"
         "    try: exec(f'from openauc.features import {name}')\n"
         "    except ImportError as error: print(error)\n",
     )
@@ -126,7 +126,7 @@ def test_scores_need_numpy_alone_and_the_classifier_says_what_it_needs() -> None
     assert lines[0] == "[-2.]"
     assert [
         line.startswith(f"{name} {needs}")
-        for name, line in zip(("OpenSetClassifier", "PseudoUnknownSplit", "openauc_scorer"), lines[1:], strict=True)
+        for name, line in zip(("OpenSetClassifier", "HeldOutSplit", "openauc_scorer"), lines[1:], strict=True)
     ] == [True] * 3
 
 

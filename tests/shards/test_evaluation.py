@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import openauc.shards.evaluation as module
-import openauc.shards.executors as executors
 from openauc import Predictions, evaluate
+from openauc.executors import Work, in_process, process_pool
 from openauc.metrics.registry import METRICS, PairMetric, RateMetric
-from openauc.shards import Plan, Shard, evaluate_shards, find_shards, here, processes
-from openauc.shards.counting import Counting, Outcome, Work
-from openauc.shards.state import WorkFolder, pack, unpack
+from openauc.shards import Plan, Shard, evaluate_shards, find_shards
+from openauc.shards.counting import Counting, WorkFolder
+from openauc.shards.paths import Outcome
 from openauc.streaming import Accumulator
+from openauc.streaming.accumulator import load_all, save_all
 
 QUICK = {"n_replicates": 20}
 FORMULAS = {name: metric for name, metric in METRICS.items() if isinstance(metric, PairMetric | RateMetric)}
@@ -59,82 +59,31 @@ def all_of(folder: Path) -> Predictions:
 def test_shards_of_all_formats_are_one_file(log: Path, cache: Path) -> None:
     found = evaluate_shards(find_shards(log), **QUICK)
     assert found.evaluation == evaluate(*all_of(log), **QUICK)
-    assert (found.passes, found.n_shards, found.skipped, found.bounds, found.slices) == (1, 5, {}, {}, {})
+    assert (found.n_shards, found.skipped, found.bounds, found.slices) == (5, {}, {}, {})
     assert list((cache / "shards").iterdir()) == []
 
 
 @pytest.mark.parametrize("decimals", [2, 12])
-def test_two_passes_are_the_values_in_memory_to_the_last_bit(tmp_path: Path, decimals: int) -> None:
-    parts = [samples(400, seed, decimals=decimals) for seed in range(3)]
+def test_large_files_are_counted_in_bins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decimals: int) -> None:
+    parts = [samples(1000, seed, decimals=decimals) for seed in range(2)]
     for i, part in enumerate(parts):
-        part.save(tmp_path / f"{i}.parquet")
-    whole = evaluate(*Predictions.concat(parts), **QUICK)
-    shards = find_shards(tmp_path)
-    two = evaluate_shards(shards, passes=4, **QUICK)
-    assert (two.evaluation, two.passes) == (whole, 2)
-    one = evaluate_shards(shards, passes=1, **QUICK)
-    assert bool(one.bounds) == (decimals == 12)  # rounded so much, no two scores share a bin
-    for name, (low, high) in one.bounds.items():
-        assert low <= whole.values[name] <= high
-        assert one.to_dict()["bounds"][name] == [low, high]
-    assert "macro_f_score" not in one.evaluation.values
-    assert "macro_f_score" in evaluate_shards(shards, Plan(per_class=True), passes=1, **QUICK).evaluation.values
-
-
-def test_little_memory_settles_the_main_metrics_in_some_passes(tmp_path: Path) -> None:
-    part = samples(300, decimals=12)
-    part.save(tmp_path / "one.parquet")
-    whole = evaluate(*part, level=None)
-    found = evaluate_shards(find_shards(tmp_path), passes=8, max_bytes=20_000, level=None)
-    assert (found.evaluation.openauc, found.evaluation.auroc) == (whole.openauc, whole.auroc)
-    assert "openauc" not in found.bounds
-
-
-@pytest.mark.parametrize("by", [(), ("camera",)])
-def test_a_run_that_stops_between_passes_goes_on_with_the_next(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr(module, "_LEAST_BYTES", 1)
-    work = tmp_path / "work"
-    options = {"passes": 60, "max_bytes": 600, "work": work, "level": None}
-    whole = evaluate_shards(find_shards(log), Plan(by=by), **options)
-    assert whole.passes > 4
-    counts, passes = set(work.iterdir()), []
-
-    def stops_in_the_fourth(work: Work, *rest: Any) -> Iterator[Outcome]:
-        passes.append(work)
-        for outcome in here(work, *rest):
-            yield outcome
-            if len(passes) == 4:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        evaluate_shards(find_shards(log), Plan(by=by), execute=stops_in_the_fourth, **options)
-    (left,) = set(work.iterdir()) - counts
-    assert left.name.endswith("-3.zip")
-    again: list[str] = []
-    other = evaluate_shards(find_shards(log)[:-1], Plan(by=by), execute=counted(again), **options)
-    assert len(again) == 4 * (other.passes - 1)  # what is left is of other shards
-    again.clear()
-    assert evaluate_shards(find_shards(log), Plan(by=by), execute=counted(again), **options) == whole
-    assert len(again) == 5 * (whole.passes - 3)
-    assert set(work.iterdir()) == counts
-    left.write_bytes(b"damaged")
-    assert evaluate_shards(find_shards(log), Plan(by=by), **options) == whole
-    assert set(work.iterdir()) == counts
-
-
-def test_large_files_are_counted_in_bins(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards = find_shards(log)
-    plans = []
+        part.save(tmp_path / f"{i}.parquet", extra={"camera": np.array(["a", "b"])[np.arange(1000) % 2]})
+    whole, shards = evaluate(*Predictions.concat(parts), **QUICK), find_shards(tmp_path)
+    assert evaluate_shards(shards, **QUICK).evaluation == whole
+    assert evaluate_shards(shards, Plan(exact=False, resolution=4), **QUICK).bounds
     monkeypatch.setattr(module, "EXACT_BYTES", sum(shard.size for shard in shards) - 1)
-
-    def spy(work: Work, shards: Iterable[Shard], tell: Callable[[int], None]) -> Iterator[Outcome]:
-        plans.append(work.plan.exact)
-        return here(work, shards, tell)
-
-    assert evaluate_shards(shards, execute=spy, **QUICK).evaluation == evaluate(*all_of(log), **QUICK)
-    assert plans == [False, False]
+    assert evaluate_shards(shards, Plan(exact=True), **QUICK).evaluation == whole
+    found = evaluate_shards(shards, Plan(by=("camera",)), **QUICK)
+    assert bool(found.bounds) == (decimals == 12)  # rounded so much, no two scores share a bin
+    for name, (low, high) in found.bounds.items():
+        assert low <= whole.values[name] <= high
+        assert found.to_dict()["bounds"][name] == [low, high]
+    first = Predictions.concat(Predictions(*(column[::2] for column in part)) for part in parts)
+    value = evaluate(*first, level=None).auroc
+    low, high = found.slice_bounds["a",].get("auroc", (value, value))
+    assert low <= value <= high
+    assert "macro_f_score" not in found.evaluation.values
+    assert "macro_f_score" in evaluate_shards(shards, Plan(per_class=True), **QUICK).evaluation.values
 
 
 def test_parquet_is_read_in_batches_of_the_needed_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +100,7 @@ def test_parquet_is_read_in_batches_of_the_needed_columns(tmp_path: Path, monkey
     monkeypatch.setattr(Plan, "predictions", spy)
     told: list[tuple[int, int]] = []
     (shard,) = find_shards(tmp_path)
-    found = evaluate_shards([shard], tell=lambda *numbers: told.append(numbers), **QUICK)
+    found = evaluate_shards([shard], on_progress=lambda *numbers: told.append(numbers), **QUICK)
     assert found.evaluation == evaluate(*whole, **QUICK)
     assert [n for n, _ in seen] == [64] * 15 + [40]
     assert all(names == {"y_true", "y_pred", "open_score"} for _, names in seen)
@@ -172,16 +121,6 @@ def test_slices_are_evaluated_as_if_alone(log: Path) -> None:
     first = found.to_dict()["slices"][0]
     assert first["slice"] == {"day": "0"}
     assert first["level"] == 1 - 0.05 / 12
-
-
-def test_slices_in_bins_are_refined_each(log: Path) -> None:
-    exact, one, two = (
-        evaluate_shards(find_shards(log), Plan(by=("camera",)), level=None, passes=n) for n in (None, 1, 2)
-    )
-    assert two.slices == exact.slices
-    assert two.slice_bounds == {("a",): {}, ("b",): {}}
-    for key, bounds in one.slice_bounds.items():
-        assert bounds["auroc"][0] <= exact.slices[key].auroc <= bounds["auroc"][1]
 
 
 def test_slices_of_two_columns_one_of_them_a_folder(tmp_path: Path) -> None:
@@ -206,13 +145,40 @@ def test_slices_without_known_or_unknown_samples(tmp_path: Path) -> None:
         "day": ["both", "both", None, None, "unknown alone"],
     }
     parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
-    for passes in (None, 1, 2):
-        found = evaluate_shards(find_shards(tmp_path), Plan(by=("day",)), level=None, passes=passes)
+    for exact in (True, False):
+        found = evaluate_shards(find_shards(tmp_path), Plan(by=("day",), exact=exact), level=None)
         assert {key: dict(part.values) for (key,), part in found.slices.items()} == {
-            "(missing)": {"closed_set_accuracy": 0.5},
+            None: {"closed_set_accuracy": 0.5},
             "both": dict(evaluate([0, -1], [0, 0], [0.1, 0.9], metrics=FORMULAS, level=None).values),
             "unknown alone": {},
         }
+
+
+def test_slices_sort_as_numbers_and_a_missing_value_is_not_a_text(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    values = ["10", "-2", "1.5", "b", None, "(missing)", "2"]
+    table = {"y_true": [0] * 7, "y_pred": [0] * 7, "open_score": [0.1] * 7, "bin": values}
+    parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    accuracy = {"closed_set_accuracy": METRICS["closed_set_accuracy"]}
+    found = evaluate_shards(find_shards(tmp_path), Plan(by=("bin",)), metrics=accuracy, level=None)
+    assert [key for (key,) in found.slices] == ["-2", "1.5", "2", "10", "(missing)", "b", None]
+    assert json.loads(json.dumps(found.to_dict()))["slices"][-1]["slice"] == {"bin": None}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz"])
+def test_a_column_of_lists_is_not_a_column_of_slices(tmp_path: Path, suffix: str) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {**samples(9)._asdict(), "embedding": np.zeros((9, 2))}
+    if suffix == "npz":
+        np.savez(tmp_path / "a.npz", **columns)
+    else:
+        parquet.write_table(pyarrow.table({**columns, "embedding": list(columns["embedding"])}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=f"a.{suffix}: column 'embedding' holds several values.*slice by a column"):
+        evaluate_shards(find_shards(tmp_path), Plan(by=("embedding",)))
 
 
 def test_a_column_of_too_many_values_is_no_column_of_slices(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,38 +335,23 @@ def test_a_shard_that_changes_is_noticed(log: Path) -> None:
         evaluate_shards(shards)
 
 
-def test_a_shard_lost_between_two_passes_stops_the_run(log: Path) -> None:
-    def loses(work: Work, shards: Iterable[Shard], tell: Callable[[int], None]) -> Iterator[Outcome]:
-        yield from here(work, shards, tell)
-        (log / "part-0.parquet").unlink(missing_ok=True)
-
-    with pytest.raises(ValueError, match=r"part-0.parquet.*It could be read before; start again"):
-        evaluate_shards(find_shards(log), passes=2, execute=loses)
-
-
-def test_passes_are_counted_from_one(log: Path) -> None:
-    with pytest.raises(ValueError, match="passes is 0; expected a whole number, at least 1"):
-        evaluate_shards(find_shards(log), passes=0)
-
-
 # Deliveries and resuming
 
 
-@pytest.mark.parametrize("passes", [None, 2])
-def test_order_and_repetition_of_deliveries_do_not_matter(log: Path, passes: int | None) -> None:
-    def backwards(work: Work, shards: Iterable[Shard], tell: Callable[[int], None]) -> Iterator[Outcome]:
-        outcomes = list(here(work, shards, tell))[::-1]
+def test_order_and_repetition_of_deliveries_do_not_matter(log: Path) -> None:
+    def backwards(work: Work, shards: Iterable[Shard]) -> Iterator[Outcome]:
+        outcomes = list(in_process(work, shards))[::-1]
         return iter([*outcomes, outcomes[0]])
 
-    found = evaluate_shards(find_shards(log), passes=passes, execute=backwards, **QUICK)
+    found = evaluate_shards(find_shards(log), execute=backwards, **QUICK)
     assert found.evaluation == evaluate(*all_of(log), **QUICK)
 
 
-def counted(paths: list[str]) -> Callable[[Work, Iterable[Shard], Callable[[int], None]], Iterator[Outcome]]:
+def counted(paths: list[str]) -> Callable[[Work, Iterable[Shard]], Iterator[Outcome]]:
     """An executor that takes note of what it did."""
 
-    def execute(work: Work, shards: Iterable[Shard], tell: Callable[[int], None]) -> Iterator[Outcome]:
-        for outcome in here(work, shards, tell):
+    def execute(work: Work, shards: Iterable[Shard]) -> Iterator[Outcome]:
+        for outcome in in_process(work, shards):
             paths.append(Path(outcome.shard.path).name)
             yield outcome
 
@@ -427,7 +378,7 @@ def test_other_plans_have_other_counts(log: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_and_lost_counts_are_made_again(log: Path, tmp_path: Path) -> None:
-    shards, plan, work = find_shards(log), Plan(), tmp_path / "work"
+    shards, plan, work = find_shards(log), Plan(exact=True), tmp_path / "work"
     whole = evaluate_shards(shards, work=work, level=None)
     folder = WorkFolder(work, plan, shards)
     for i, content in enumerate([b"", b"PK\3\4 not an archive", folder.file(shards[2]).read_bytes()[:-30]]):
@@ -443,9 +394,9 @@ def test_damaged_and_lost_counts_are_made_again(log: Path, tmp_path: Path) -> No
 def test_counts_survive_their_file(tmp_path: Path) -> None:
     one = Accumulator()
     one.update(*samples(10))
-    (tmp_path / "a.zip").write_bytes(pack({("a", "b"): one, ("c", "d"): Accumulator()}))
-    (name, same), (other, empty) = unpack(tmp_path / "a.zip")
-    assert (name, other, empty.n_known) == (("a", "b"), ("c", "d"), 0)
+    (tmp_path / "a.npz").write_bytes(save_all({("a", None): one, ("c", "d"): Accumulator()}))
+    (name, same), (other, empty) = load_all(tmp_path / "a.npz")
+    assert (name, other, empty.n_known) == (["a", None], ["c", "d"], 0)
     assert same.compute(level=None) == one.compute(level=None)
 
 
@@ -471,22 +422,23 @@ def test_a_full_disk_leaves_nothing_half_written(log: Path, tmp_path: Path, monk
 
 DRIVER = """
 import sys, time
-from openauc.shards import evaluate_shards, find_shards, here, processes
+from openauc.executors import in_process, process_pool
+from openauc.shards import evaluate_shards, find_shards
 
-def slowly(work, shards, tell):
-    for number, outcome in enumerate(execute(work, shards, tell)):
+def slowly(work, shards):
+    for number, outcome in enumerate(execute(work, shards)):
         yield outcome
         if number == 1:
             print("two are done", flush=True)
             time.sleep(600)
 
 if __name__ == "__main__":
-    execute = processes(2) if sys.argv[2] == "processes" else here
+    execute = process_pool(2) if sys.argv[2] == "processes" else in_process
     evaluate_shards(find_shards(sys.argv[1]), execute=slowly)
 """
 
 
-@pytest.mark.parametrize("execute", ["here", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("execute", ["in_process", pytest.param("processes", marks=pytest.mark.slow)])
 def test_a_killed_driver_resumes_from_the_finished_shards(log: Path, tmp_path: Path, cache: Path, execute: str) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, str(tmp_path / "driver.py"), str(log), execute]
@@ -497,7 +449,7 @@ def test_a_killed_driver_resumes_from_the_finished_shards(log: Path, tmp_path: P
         assert driver.stdout.readline() == "two are done\n"
         children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
         os.kill(driver.pid, signal.SIGKILL)
-    assert execute == "here" or children
+    assert execute == "in_process" or children
     (left,) = (cache / "shards").iterdir()
     assert 1 <= len(list(left.iterdir())) <= 2
     again: list[str] = []
@@ -514,53 +466,32 @@ def test_a_killed_driver_resumes_from_the_finished_shards(log: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_processes_give_the_same(log: Path) -> None:
-    found = evaluate_shards(find_shards(log), execute=processes(2), passes=2, **QUICK)
+    found = evaluate_shards(find_shards(log), execute=process_pool(2, threads=1), **QUICK)
     assert found.evaluation == evaluate(*all_of(log), **QUICK)
 
 
-def says_who_it_is(shard: Shard, tell: object = None) -> Outcome:
-    return Outcome(shard, (os.getpid(), np.full(1 << 18, shard.size), np.arange(3)))
+class KillsItsProcess:
+    """Work that one shard ends."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __call__(self, shard: Shard) -> Outcome:
+        if shard.path.endswith("part-1.parquet"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        outcome: Outcome = self.work(shard)
+        return outcome
 
 
 @pytest.mark.slow
-def test_the_same_processes_serve_all_passes(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before, execute, shards = set(tmp_path.iterdir()), processes(2), find_shards(log)
-    passes = [list(execute(says_who_it_is, shards, lambda done: None)) for _ in range(2)]
-    ids = [{outcome.result[0] for outcome in outcomes} for outcomes in passes]
-    assert 1 <= len(ids[0] | ids[1]) <= 2
-    for shard, (_, large, small) in (outcome[:2] for outcome in passes[1]):
-        assert (large == shard.size).all()
-        assert small.tolist() == [0, 1, 2]
-    (folder,) = set(tmp_path.iterdir()) - before
-    assert not list(folder.iterdir())  # arrays are there, their files are gone
-    del execute
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{i}").exists() for i in ids[1]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(Path(f"/proc/{i}").exists() for i in ids[1])
-    assert not folder.exists()
+def test_a_process_that_dies_costs_only_its_shard(log: Path) -> None:
+    def execute(work: Work, shards: Iterable[Shard]) -> Iterator[Outcome]:
+        return process_pool(2)(KillsItsProcess(work), shards)
 
-
-def test_no_room_to_hand_over(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"hand over 2,097,152 bytes in .*; set TMPDIR to a folder with more room"):
-        executors._left(str(tmp_path / "gone"), np.zeros(1 << 18))
-
-
-def kills_its_process(shard: Shard, tell: object = None) -> Outcome:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("still alive")
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_ends_the_run_with_what_to_do(log: Path) -> None:
-    with pytest.raises(ChildProcessError, match=r"Use fewer jobs, or smaller shards. Shards that were finished"):
-        list(processes(2)(kills_its_process, find_shards(log), lambda done: None))
-
-
-def test_no_processes() -> None:
-    with pytest.raises(ValueError, match="jobs is 0; expected a whole number"):
-        processes(0)
+    with pytest.raises(ValueError, match=r"part-1.parquet: the worker process died .*SIGKILL.*use fewer jobs"):
+        evaluate_shards(find_shards(log), execute=execute)
+    found = evaluate_shards(find_shards(log), execute=execute, skip_bad=True, level=None)
+    assert [Path(path).name for path in found.skipped] == ["part-1.parquet"]
 
 
 def test_work_is_the_same_wherever_and_however_often(log: Path) -> None:

@@ -1,15 +1,16 @@
 """Shards on a Ray cluster of several nodes on this machine, one of which is killed."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from nodes import Cluster, doomed_node, hang_if_doomed
 
 from openauc import evaluate
-from openauc.shards import Shard, evaluate_shards, find_shards, ray_tasks
-from openauc.shards.counting import Outcome, Work
+from openauc.executors import Work, ray_cluster
+from openauc.shards import Shard, evaluate_shards, find_shards
+from openauc.shards.paths import Outcome
 from shards.test_evaluation import QUICK, all_of, samples
 
 pytestmark = pytest.mark.slow
@@ -30,12 +31,13 @@ class HangsOnTheDoomedNode:
     def __init__(self, work: Work) -> None:
         self.work = work
 
-    def __call__(self, shard: Shard, tell: object = None) -> Outcome:
+    def __call__(self, shard: Shard) -> Outcome:
         hang_if_doomed()
-        return self.work(shard, None)
+        outcome: Outcome = self.work(shard)
+        return outcome
 
 
-def dies(shard: Shard, tell: object = None) -> Outcome:
+def dies(shard: Shard) -> Outcome:
     os._exit(3)
 
 
@@ -43,9 +45,9 @@ def test_a_node_killed_in_mid_run_costs_only_its_shards(cluster: Cluster, ray_ho
     extra, doomed = doomed_node(cluster, ray_home)
     read: list[str] = []
 
-    def execute(work: Work, shards: Iterable[Shard], tell: Callable[[int], None]) -> Iterator[Outcome]:
+    def execute(work: Work, shards: Iterable[Shard]) -> Iterator[Outcome]:
         killed = False
-        for outcome in ray_tasks()(HangsOnTheDoomedNode(work), shards, tell):
+        for outcome in ray_cluster()(HangsOnTheDoomedNode(work), shards):
             read.append(outcome.shard.path)
             yield outcome
             if not killed:
@@ -59,5 +61,6 @@ def test_a_node_killed_in_mid_run_costs_only_its_shards(cluster: Cluster, ray_ho
 
 
 def test_a_shard_that_always_kills_its_worker_is_named(cluster: Cluster, log: Path) -> None:
-    with pytest.raises(ChildProcessError, match=r"0.parquet could not be read on the cluster \(WorkerCrashedError"):
-        list(ray_tasks()(dies, find_shards(log / "0.parquet"), lambda done: None))
+    (outcome,) = ray_cluster()(dies, find_shards(log / "0.parquet"))
+    assert outcome.shard.path.endswith("0.parquet")
+    assert "WorkerCrashedError" in outcome.error

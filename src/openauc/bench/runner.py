@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
 from openauc._validation import UNKNOWN
-from openauc.bench.executors import Execute, in_process
 from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
+from openauc.executors import Execute, in_process
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import METRICS
 from openauc.predictions import Predictions
@@ -84,7 +84,7 @@ def run(
     data_root
         Local mirror of the data, on the machines where trials run; else ``OPENAUC_DATA``, else the Hub.
     execute
-        Where to run: :func:`~openauc.bench.executors.in_process`, a process pool, or a Ray cluster.
+        Where to run: :func:`~openauc.executors.in_process`, a process pool, or a Ray cluster.
     retry_failed
         Run trials again whose result is an error.
     keep_features

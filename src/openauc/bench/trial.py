@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from openauc.training.spec import SETTABLE, Scalar, TrialSpec
@@ -75,6 +77,24 @@ class Job(NamedTuple):
     pack: bool = False
     keep_features: bool = False
 
+    def failed(self, error: str, seconds: float = 0.0) -> Outcome:
+        """Every trial of the job failed for one reason, such as the death of its worker."""
+        return Outcome(self, tuple(TrialResult(spec=spec, error=error, seconds=seconds) for spec in self.specs))
+
+    def on_node(self, scratch: str | None) -> Job:
+        """The job for a node of a cluster, which sends its files back inside the outcome."""
+        if scratch is not None and self.folder is not None and Path(scratch).resolve() == Path(self.folder).resolve():
+            raise ValueError(f"scratch is {scratch}, where the store keeps its trials; choose a folder of its own.")
+        return self._replace(folder=scratch, pack=True)
+
+    def from_node(self, outcome: Outcome) -> Outcome:
+        """The outcome of this job; folders of finished trials are removed from the node's."""
+        folder = outcome.job.folder
+        if folder is not None and all(result.error is None for result in outcome.results):
+            for spec in self.specs:
+                shutil.rmtree(Path(folder) / spec.id, ignore_errors=True)
+        return outcome._replace(job=self)
+
 
 class Outcome(NamedTuple):
     """Results of a job, and the packed files that belong into the store, by trial id and name."""
@@ -82,8 +102,3 @@ class Outcome(NamedTuple):
     job: Job
     results: tuple[TrialResult, ...]
     files: Mapping[str, Mapping[str, bytes]] = {}
-
-    @classmethod
-    def failed(cls, job: Job, error: str, *, seconds: float = 0.0) -> Outcome:
-        """Every trial of the job failed for one reason, such as the death of its worker."""
-        return cls(job, tuple(TrialResult(spec=spec, error=error, seconds=seconds) for spec in job.specs))

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from openauc._columns import Columns
     from openauc._validation import Label
     from openauc.evaluation import Evaluation
+    from openauc.executors import Execute
     from openauc.metrics.legacy import LegacyRow
     from openauc.predictions import Predictions
     from openauc.shards import Plan, ShardedEvaluation
-    from openauc.shards.executors import Execute
-    from openauc.verdict import Promise
+    from openauc.verdict import Guarantee
 
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")
@@ -104,16 +104,6 @@ def evaluate(
     ray_address: Annotated[
         str | None, typer.Option(help="Read shards on this Ray cluster, such as auto.", rich_help_panel=_AT_SCALE)
     ] = None,
-    passes: Annotated[
-        int | None,
-        typer.Option(
-            help="1: constant memory, certified bounds; more settle the rest. Else 2, or 1 for small files.",
-            rich_help_panel=_AT_SCALE,
-        ),
-    ] = None,
-    memory: Annotated[
-        float, typer.Option(help="Gigabytes for what further passes settle.", rich_help_panel=_AT_SCALE)
-    ] = 1.0,
     per_class: Annotated[
         bool,
         typer.Option(
@@ -143,7 +133,7 @@ def evaluate(
     labels = {name: metric.label for name, metric in metrics.items()}
     measuring: dict[str, Any] = {"metrics": metrics, "level": level, "rng": seed, "n_replicates": replicates}
     results: dict[str, dict[str, Any]] = {}
-    asked = (shards, by, jobs is not None, ray, ray_address, passes is not None, per_class, work, skip_bad)
+    asked = (shards, by, jobs is not None, ray, ray_address, per_class, work, skip_bad)
     if any(asked) or any(map(_is_at_scale, files)):
         from openauc.shards import Plan
 
@@ -162,13 +152,9 @@ def evaluate(
             by=tuple(by or ()),
             per_class=per_class,
         )
-        if memory <= 0:
-            raise ValueError(f"--memory is {memory:g}; expected gigabytes, such as 1 or 0.5.")
-        reading = {"execute": _executor(jobs, ray, ray_address), "passes": passes, "max_bytes": int(memory * 1e9)}
+        measuring |= {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
-            found = _read_shards(
-                sources, plan, {**measuring, **reading, "work": work, "skip_bad": skip_bad}, quiet=json_out == "-"
-            )
+            found = _read_shards(sources, plan, measuring, quiet=json_out == "-")
             title = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more"
             results[title] = found.to_dict(curves=curves)
             if json_out != "-":
@@ -189,7 +175,7 @@ def evaluate(
         verdict = None
         if decisions is not None:
             verdict = judge(
-                *predictions, decisions, promise=_promise(path, acceptance), unknown_label=label, level=level
+                *predictions, decisions, guarantee=_guarantee(path, acceptance), unknown_label=label, level=level
             )
             if json_out != "-":
                 show_verdict(verdict, str(path))
@@ -261,15 +247,15 @@ def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | Non
     return found if len(set(found[found.astype(str) != predictions.y_pred.astype(str)].tolist())) <= 1 else None
 
 
-def _promise(path: Path, acceptance: float | None) -> Promise | None:
+def _guarantee(path: Path, acceptance: float | None) -> Guarantee | None:
     """What the model promised: as the option says, or as the file does."""
-    from openauc.verdict import Promise
+    from openauc.verdict import Guarantee
 
     text = read_about(path).get("promise")
-    promise = Promise() if text is None else Promise.from_json(text)
+    guarantee = Guarantee() if text is None else Guarantee.from_json(text)
     if acceptance is None:
-        return promise
-    return replace(promise, acceptance=check_fraction("acceptance", acceptance))
+        return guarantee
+    return replace(guarantee, acceptance=check_fraction("acceptance", acceptance))
 
 
 def _is_at_scale(file: str) -> bool:
@@ -292,13 +278,15 @@ def _refuse_at_scale(**wanted: bool) -> None:
 
 
 def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:
-    from openauc.shards import here, processes, ray_tasks
+    from openauc.executors import in_process, process_pool, ray_cluster
 
     if jobs is not None and (ray or ray_address is not None):
         raise ValueError("--jobs is for processes of this machine; a Ray cluster takes as many shards as it has CPUs.")
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"--jobs is {jobs}; expected a whole number, at least 1.")
     if ray or ray_address is not None:
-        return ray_tasks(ray_address)
-    return here if jobs is None or jobs == 1 else processes(jobs)
+        return ray_cluster(ray_address)
+    return in_process if jobs is None or jobs == 1 else process_pool(jobs, threads=1)
 
 
 def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, quiet: bool) -> ShardedEvaluation:
@@ -307,8 +295,10 @@ def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, qui
 
     shards = find_shards(*sources)
     add_inputs(*(shard.path for shard in shards))
-    with progress_bar("MB read", enabled=not quiet) as tell:
-        found = evaluate_shards(shards, plan, tell=lambda done, total: tell(done // 10**6, total // 10**6), **options)
+    with progress_bar("MB read", enabled=not quiet) as show_progress:
+        found = evaluate_shards(
+            shards, plan, on_progress=lambda done, total: show_progress(done // 10**6, total // 10**6), **options
+        )
     for reason in found.skipped.values():
         say(f"skipped: {reason}", err=True)
     return found
@@ -354,12 +344,17 @@ def _show_sharded(found: ShardedEvaluation, labels: Mapping[str, str], title: st
     _show_evaluation(found.evaluation, labels, f"{title} ({number})")
     if found.bounds:
         show(
-            "Counted in bins: what a value of all samples may be, for certain; more --passes or --memory settle it",
+            "Counted in bins: the exact value lies between these two, for certain",
             ("metric", "at least", "at most"),
             ((labels[name], f"{low:.6f}", f"{high:.6f}") for name, (low, high) in found.bounds.items()),
         )
     if found.by:
         _show_slices(found, labels)
+
+
+def _slice_name(value: str | None) -> str:
+    """A value of a slice as it is shown; a missing one is not the text "(missing)"."""
+    return "(missing)" if value is None else repr(value) if value == "(missing)" else value
 
 
 def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
@@ -379,7 +374,12 @@ def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
         f"By {', '.join(found.by)}: {number:,} slices",
         (", ".join(found.by), "known", "unknown", *(labels[name].replace(" ", "\n") for name in SHOWN)),
         (
-            (", ".join(key), f"{evaluation.n_known:,}", f"{evaluation.n_unknown:,}", *cells(evaluation))
+            (
+                ", ".join(map(_slice_name, key)),
+                f"{evaluation.n_known:,}",
+                f"{evaluation.n_unknown:,}",
+                *cells(evaluation),
+            )
             for key, evaluation in found.slices.items()
         ),
         f"with {level:.0%} certainty the intervals of a column hold for all {number:,} slices at once (Bonferroni)",

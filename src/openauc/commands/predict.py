@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from openauc.bench.trial import TrialSpec
     from openauc.features.classifier.estimator import OpenSetClassifier
-    from openauc.features.classifier.tables import Table
+    from openauc.features.classifier.tables import FeatureTable
 
 Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
@@ -155,7 +155,7 @@ def _label_table(
 ) -> None:
     """Write what a classifier says of every row of a table."""
     from openauc.features import OpenSetClassifier
-    from openauc.features.classifier.tables import decide, other_columns, promise_of, truth
+    from openauc.features.classifier.tables import decide, guarantee_of, other_columns, truth
     from openauc.predictions import write_columns
     from openauc.verdict import judge
 
@@ -163,17 +163,17 @@ def _label_table(
     classifier = OpenSetClassifier.load(folder)
     table = read_like_model(folder, classifier, file, label_column=label_column, embedding_column=embedding_column)
     columns: dict[str, NDArray[Any]] = {**other_columns(table)}
-    promise, mark = promise_of(classifier), None
+    guarantee, mark = guarantee_of(classifier), None
     if fdr is not None:
-        promise = replace(promise, acceptance=None)  # another rule decides
+        guarantee = replace(guarantee, acceptance=None)  # another rule decides
     if table.labelled:
         columns["y_true"], mark = truth(classifier, table.labels)
     columns |= decide(classifier, table.features, fdr=fdr)
-    write_columns(out, columns, about={"promise": promise.to_json()}, keep_formulas=keep_formulas)
+    write_columns(out, columns, about={"promise": guarantee.to_json()}, keep_formulas=keep_formulas)
     verdict = None
     if mark is not None:
         triple = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
-        verdict = judge(*triple, promise=promise, unknown_label=mark)
+        verdict = judge(*triple, guarantee=guarantee, unknown_label=mark)
         show_verdict(verdict, f"{folder} on {file}")
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     say(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
@@ -181,13 +181,13 @@ def _label_table(
         say(line)
     if verdict is not None and verdict.n_known and verdict.n_unknown:
         options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
-        if promise.acceptance is not None and out.suffix.lower() == ".csv":
-            options += f" --acceptance {promise.acceptance:g}"  # which the file has no place for
-        say(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{options}`.")
+        if guarantee.acceptance is not None and out.suffix.lower() == ".csv":
+            options += f" --acceptance {guarantee.acceptance:g}"  # which the file has no place for
+        say(f"Labels of column {table.spec.label} are there as y_true: see `openauc evaluate {out}{options}`.")
 
 
 def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> list[str]:
-    """How many rows were given to classes that are too small for a promise."""
+    """How many rows were given to classes that are too small for a guarantee."""
     answers = prediction.astype(str).tolist()
     small = {name: answers.count(name) for name in classifier.report_.small_classes}
     met = {name: number for name, number in small.items() if number}
@@ -203,27 +203,27 @@ def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> l
 
 def read_like_model(
     folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
-) -> Table:
+) -> FeatureTable:
     """A table whose features are those a model was fitted on, as far as one can tell; texts and images are embedded."""
-    from openauc.encoders.like import encode_like, lacks_features
-    from openauc.features.classifier.tables import Source, read_table, refuse_other_features
+    from openauc.encoders.prepare import encode_like, lacks_features
+    from openauc.features.classifier.tables import read_table, refuse_other_features
 
-    source = Source.load(folder)
-    if embedding_column is None and lacks_features(file, source, classifier.n_features_in_):
-        with progress_bar("embedding") as seen:
-            table = encode_like(source, folder, file, label_column=label_column, seen=seen)
+    spec = classifier.table_spec_
+    if embedding_column is None and lacks_features(file, spec, classifier.n_features_in_):
+        with progress_bar("embedding") as on_progress:
+            table = encode_like(spec, folder, file, label_column=label_column, on_progress=on_progress)
     else:
-        table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
+        table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
     refuse_other_features(classifier, table, folder)
     if table.dropped:
         warnings.warn(
             f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted.",
             stacklevel=2,
         )
-    if None not in (source.encoder, table.source.encoder) and source.encoder != table.source.encoder:
+    if None not in (spec.encoder, table.spec.encoder) and spec.encoder != table.spec.encoder:
         warnings.warn(
-            f"{file} was embedded by {table.source.encoder}, but {folder} was fitted on embeddings by "
-            f"{source.encoder}; unless the two are one, decisions mean nothing.",
+            f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by "
+            f"{spec.encoder}; unless the two are one, decisions mean nothing.",
             stacklevel=2,
         )
     return table

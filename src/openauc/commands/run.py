@@ -19,8 +19,8 @@ from openauc.commands.table import show
 from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
-    from openauc.bench.executors import Execute
     from openauc.bench.trial import TrialResult, TrialSpec
+    from openauc.executors import Execute
 
 TABLE = "table.md"
 
@@ -92,8 +92,8 @@ def _local(jobs: int | None, threads: int) -> Execute:
     """A pool of processes, or this one for one trial at a time."""
     import torch
 
-    from openauc.bench.executors import in_process, process_pool
     from openauc.environment import cores, reuse_memory
+    from openauc.executors import in_process, process_pool
 
     for option, value in (("--jobs", jobs), ("--threads", threads)):
         if value is not None and value < 1:
@@ -108,7 +108,7 @@ def _local(jobs: int | None, threads: int) -> Execute:
 
 
 def _ray(address: str | None, threads: int, gpus: float, scratch: Path | None) -> Execute:
-    from openauc.bench.executors import ray_cluster
+    from openauc.executors import ray_cluster
 
     return ray_cluster(
         address,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc._validation import as_labels
-from openauc.features.classifier.tables import decide, promise_of, truth, unknown_when
+from openauc.features.classifier.tables import decide, guarantee_of, truth, unknown_when
 from openauc.metrics.curve import Floats
 from openauc.metrics.operating import order_statistic
 from openauc.predictions import Predictions
@@ -86,7 +86,7 @@ def _evaluated(
         raise ValueError(f"none of the {len(y_true):,} test samples is of a {lacking}; add some to evaluate it.")
     thresholds = np.unique(classifier.thresholds_)
     predictions = Predictions.of(y_true, columns["y_pred"], columns["open_score"])
-    verdict = judge(*predictions, columns["prediction"], promise=promise_of(classifier), unknown_label=mark)
+    verdict = judge(*predictions, columns["prediction"], guarantee=guarantee_of(classifier), unknown_label=mark)
     data, context = page_of(
         {name: predictions},
         origins={name: labels.astype(str)},

@@ -1,116 +1,83 @@
-"""What is done with a shard: its samples are counted by slice, and in further passes looked at again."""
+"""What is done with a shard: its samples are counted by slice; and the files of these counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import reduce
+from pathlib import Path
 
 import numpy as np
 
+from openauc._files import PathLike, atomic_write
 from openauc.predictions import MissingColumns, Predictions
-from openauc.shards.paths import Shard
-from openauc.shards.plan import Plan
-from openauc.shards.reading import Batch, read_batches
-from openauc.shards.state import ALL, Slice, pack
+from openauc.shards.paths import Outcome, Shard
+from openauc.shards.reading import Batch, Plan, Slice, read_batches
 from openauc.streaming import Accumulator
-from openauc.streaming.gathering import Gathering, Seen
+from openauc.streaming.accumulator import load_all, save_all
 
 MOST_SLICES = 10_000
 """More are taken for a mistake, such as the number of a sample as column of slices."""
 
+CACHE = "OPENAUC_CACHE"
+"""Environment variable: folder for what can be made again; else ``~/.cache/openauc``."""
 
-class Outcome(NamedTuple):
-    """What came of a shard, or why nothing did."""
-
-    shard: Shard
-    result: Any
-    error: str = ""
-
-
-Tell = Callable[[float], None]
-Work = Callable[[Shard, Tell | None], Outcome]
-"""A pass over a shard, told where to tell how much of it is done.
-
-It depends on nothing but the shard and changes nothing, so it may be done twice, anywhere. A shard that cannot be read,
-or does not hold what is asked for, is an outcome too.
-"""
+_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Counting:
-    """The first pass: its result is the content of a file of counts."""
+    """Counts the samples of a shard; the result of its outcome is the content of a file of counts.
+
+    It depends on nothing but the shard and changes nothing, so it may be done twice, anywhere. A shard that cannot be
+    read, or does not hold what is asked for, is an outcome too.
+    """
 
     plan: Plan
+    on_progress: Callable[[int], None] | None = None
+    """Hears how many bytes of the shard are done, where it is read in the process that asks."""
 
-    def __call__(self, shard: Shard, tell: Tell | None = None) -> Outcome:
-        def work() -> bytes:
+    def __call__(self, shard: Shard) -> Outcome:
+        try:
             counts: dict[Slice, Accumulator] = {}
-            for key, part in _parts(shard, self.plan, tell):
+            for key, part in self._parts(shard):
                 if key not in counts:
                     counts[key] = self.plan.accumulator()
                     check_number(len(counts), self.plan)
                 counts[key].update(*part)
-            return pack(counts)
+            if shard.has_changed():
+                raise ValueError(f"{shard.path} changed while it was read; start again when nobody writes to it.")
+        except (ValueError, TypeError, OSError) as error:
+            reason = str(error)
+            return shard.failed(reason if shard.path in reason else f"{shard.path}: {reason}")
+        return Outcome(shard, save_all(counts))
 
-        return _attempt(work, shard)
-
-
-@dataclass(frozen=True)
-class Refining:
-    """A further pass: its result is what was seen of each slice of the shard, and of all of them."""
-
-    plan: Plan
-    gatherings: Mapping[Slice, Gathering]
-    """Of the samples of all shards, by slice; they have seen none yet."""
-
-    def __call__(self, shard: Shard, tell: Tell | None = None) -> Outcome:
-        def work() -> dict[Slice, Seen]:
-            found: dict[Slice, Gathering] = {}
-            for key, part in _parts(shard, self.plan, tell):
-                for name in {key, ALL} & self.gatherings.keys():
-                    if name not in found:
-                        found[name] = self.gatherings[name].fresh()
-                    found[name].update(*part)
-            return {name: one.seen() for name, one in found.items()}
-
-        return _attempt(work, shard)
-
-
-def _attempt(work: Callable[[], Any], shard: Shard) -> Outcome:
-    try:
-        result = work()
-        if shard.has_changed():
-            raise ValueError(f"{shard.path} changed while it was read; start again when nobody writes to it.")
-    except (ValueError, TypeError, OSError) as error:
-        reason = str(error)
-        return Outcome(shard, None, reason if shard.path in reason else f"{shard.path}: {reason}")
-    return Outcome(shard, result)
+    def _parts(self, shard: Shard) -> Iterator[tuple[Slice, Predictions]]:
+        """The samples of a shard, by batch and slice."""
+        done, row = 0.0, 0
+        for batch in read_batches(shard, self.plan):
+            try:
+                predictions = self.plan.predictions(batch.columns, shard.path)
+                yield from _by_slice(batch, predictions)
+            except MissingColumns:
+                raise
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{shard.path}, in the rows from {row:,} on: {error}") from None
+            done, row = done + batch.share, row + len(predictions.y_true)
+            if self.on_progress is not None:
+                self.on_progress(int(done * shard.size))
 
 
 def check_number(slices: int, plan: Plan) -> None:
-    """Refuse slices that are no slices."""
+    """Refuse more slices than anybody looks at."""
     if slices > MOST_SLICES:
         raise ValueError(
             f"by {' and '.join(map(repr, plan.by))} there are more than {MOST_SLICES:,} slices; expected a column "
             "such as the day, the camera or the customer."
         )
-
-
-def _parts(shard: Shard, plan: Plan, tell: Tell | None) -> Iterator[tuple[Slice, Predictions]]:
-    """The samples of a shard, by batch and slice."""
-    done, row = 0.0, 0
-    for batch in read_batches(shard, plan):
-        try:
-            predictions = plan.predictions(batch.columns, shard.path)
-            yield from _by_slice(batch, predictions)
-        except MissingColumns:
-            raise
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"{shard.path}, in the rows from {row:,} on: {error}") from None
-        done, row = done + batch.share, row + len(predictions.y_true)
-        if tell is not None:
-            tell(done)
 
 
 def _by_slice(batch: Batch, predictions: Predictions) -> Iterator[tuple[Slice, Predictions]]:
@@ -127,3 +94,64 @@ def _by_slice(batch: Batch, predictions: Predictions) -> Iterator[tuple[Slice, P
     parts = zip(*(np.split(column[order], start[1:]) for column in predictions), strict=True)
     for sample, part in zip(order[start].tolist(), parts, strict=True):
         yield tuple(codes.name(sample) for codes in batch.slices), Predictions(*part)
+
+
+class WorkFolder:
+    """The files of counts of finished shards: whoever starts again, after whatever end, goes on from there.
+
+    Parameters
+    ----------
+    folder
+        Where to keep them, for good: shards that are there already, under the same plan, are not counted again. None
+        for one in the cache that belongs to this list of shards and goes when all is done.
+    """
+
+    def __init__(self, folder: PathLike | None, plan: Plan, shards: Sequence[Shard]) -> None:
+        # Another name if the shard, the plan or the format is another.
+        self._names = {shard: f"{_short_hash(f'{_VERSION} {shard.id} {plan}')}.npz" for shard in shards}
+        self.kept = folder is not None
+        cache = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "openauc")
+        self.path = cache / "shards" / _short_hash("".join(self._names.values())) if folder is None else Path(folder)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def file(self, shard: Shard) -> Path:
+        """Where the counts of a shard are, or will be."""
+        return self.path / self._names[shard]
+
+    def write(self, shard: Shard, content: bytes) -> None:
+        """Keep the counts of a shard, all or nothing."""
+        with atomic_write(self.file(shard)) as file:
+            file.write(content)
+
+    def read(self, shard: Shard) -> Mapping[Slice, Accumulator]:
+        """The counts of a shard, by slice; a file that is damaged is a ValueError."""
+        return {tuple(key): part for key, part in load_all(self.file(shard))}
+
+    def finish(self) -> None:
+        """Remove what nobody asked to keep."""
+        if self.kept:
+            return
+        for shard in self._names:
+            self.file(shard).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else keeps something there
+            self.path.rmdir()
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:20]
+
+
+class MergeTree:
+    """Accumulators to be merged, of which each weighs more than twice the next: few merges, and few at a time."""
+
+    def __init__(self) -> None:
+        self._parts: list[Accumulator] = []
+
+    def add(self, part: Accumulator) -> None:
+        while self._parts and self._parts[-1].nbytes <= 2 * part.nbytes:
+            part = self._parts.pop().merge(part)
+        self._parts.append(part)
+
+    def total(self) -> Accumulator:
+        """All of them as one; there must be some."""
+        return reduce(Accumulator.merge, reversed(self._parts))

@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from openauc._columns import FORMATS, suffix_of
+from openauc._columns import FORMATS, open_for_arrow, suffix_of
 from openauc._files import PathLike
 
 _CHANGES = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
 """What file systems call the mark of a file that changes with its content."""
+
+
+class Outcome(NamedTuple):
+    """What came of a shard, or why nothing did."""
+
+    shard: Shard
+    result: Any
+    error: str = ""
 
 
 class Shard(NamedTuple):
@@ -33,7 +41,7 @@ class Shard(NamedTuple):
     @property
     def id(self) -> str:
         """The same for the same file with the same content, and for no other."""
-        return hashlib.sha256("\0".join(map(str, self)).encode()).hexdigest()[:20]
+        return hashlib.sha256("\0".join(map(str, self)).encode(errors="surrogateescape")).hexdigest()[:20]
 
     @property
     def partition(self) -> dict[str, str]:
@@ -45,6 +53,18 @@ class Shard(NamedTuple):
         folders = self.path.split("/")[:-1]
         return {name: unquote(value) for name, _, value in (f.partition("=") for f in folders) if name and value}
 
+    def failed(self, error: str, seconds: float = 0.0) -> Outcome:
+        """Outcome of a shard that could not be read; executors call it and the two below."""
+        return Outcome(self, None, error)
+
+    def on_node(self, scratch: str | None) -> Shard:
+        """The same: nodes of a cluster see shards by the same paths."""
+        return self
+
+    def from_node(self, outcome: Outcome) -> Outcome:
+        """The same."""
+        return outcome
+
     def has_changed(self) -> bool:
         """Whether the file is another one now; of a store, which may word its mark in several ways, by its size."""
         (now,) = _listed(self.path)
@@ -52,9 +72,10 @@ class Shard(NamedTuple):
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """What Parquet reads from: the path of a local file, else an open one that fetches what is asked for."""
+        """A file that Parquet reads from; one behind a URL fetches only the parts that are asked for."""
         if not is_url(self.path):
-            yield self.path
+            with open_for_arrow(self.path) as local:
+                yield local
             return
         system, path = _file_system(self.path)
         with system.open(path, "rb") as file:
@@ -76,12 +97,15 @@ class Shard(NamedTuple):
 def find_shards(*sources: PathLike) -> list[Shard]:
     """The files that paths, patterns (``"log/*.parquet"``), folders or URLs name, each once, in order of their path.
 
+    A file that is also reached by a symbolic link is one file.
+
     Of a folder those ending in .npz, .csv or .parquet, also in folders below; names that begin with a dot or an
     underscore are left out, as writers of such folders use them for themselves. A URL is one of those fsspec knows,
     such as ``s3://bucket/log/*.parquet``.
     """
-    found = {shard.path: shard for source in sources for shard in _listed(os.fspath(source))}
-    return [found[path] for path in sorted(found)]
+    found = sorted(shard for source in sources for shard in _listed(os.fspath(source)))
+    files = {shard.path if is_url(shard.path) else os.path.realpath(shard.path): shard for shard in reversed(found)}
+    return sorted(files.values())
 
 
 def is_url(source: str) -> bool:

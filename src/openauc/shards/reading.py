@@ -1,8 +1,10 @@
-"""The columns of a shard, in batches of a size that does not depend on the shard's."""
+"""What is to be read of every shard, and its columns in batches of a size that does not depend on the shard's."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,23 +12,106 @@ from numpy.typing import NDArray
 
 from openauc import _validation as check
 from openauc._columns import Columns, arrow_columns, import_pyarrow, read_columns, suffix_of, unreadable_parquet
+from openauc._files import PathLike
+from openauc._validation import UNKNOWN, Label
+from openauc.predictions import Predictions
 from openauc.shards.paths import Shard
-from openauc.shards.plan import Plan
+from openauc.streaming import Accumulator
+from openauc.streaming.accumulator import RESOLUTION
 
 BATCH_ROWS = 1 << 18
 """Samples of a Parquet file that are in memory at a time; CSV and npz files are read whole."""
 
-MISSING = "(missing)"
-"""The slice of samples without a value."""
+Slice = tuple[str | None, ...]
+"""A value for each column of slices, None where it is missing."""
+
+_LOGITS, _LOGIT_PREFIX = "logits", "logit_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Columns, slices and accumulators; the same for all shards, or their counts could not be merged.
+
+    Parameters
+    ----------
+    label_column, pred_column, score_column, lower_is_unknown
+        As ``Predictions.load`` takes them.
+    unknown_label
+        The label of unknown samples.
+    by
+        Columns of slices.
+    exact
+        Whether to keep every distinct score; None does so where all files together are small.
+    per_class, resolution
+        As ``Accumulator`` takes them.
+    """
+
+    label_column: str = "y_true"
+    pred_column: str = "y_pred"
+    score_column: str = "open_score"
+    lower_is_unknown: bool = False
+    unknown_label: Label = UNKNOWN
+    by: tuple[str, ...] = ()
+    exact: bool | None = None
+    per_class: bool = False
+    resolution: int = RESOLUTION
+
+    def __str__(self) -> str:
+        """All of it, as text: plans that count the same are spelled the same."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def needed(self, names: Sequence[str]) -> list[str]:
+        """Of the columns with these names those to read: all, if the ones that are needed are not there.
+
+        >>> Plan().needed(["image", "y_true", "y_pred", "open_score", "logits"])
+        ['y_true', 'y_pred', 'open_score']
+        >>> Plan().needed(["image", "y_true", "logit_cat", "logit_dog"])
+        ['y_true', 'logit_cat', 'logit_dog']
+        >>> Plan().needed(["image", "label"])
+        ['image', 'label']
+        """
+        found = [name for name in names if name in (self.label_column, self.pred_column, self.score_column)]
+        if len(found) < 3:
+            found += [_LOGITS] if _LOGITS in names else [name for name in names if name.startswith(_LOGIT_PREFIX)]
+        return found if self.label_column in found and len(found) > 1 else list(names)
+
+    def predictions(self, columns: Columns, path: PathLike) -> Predictions:
+        """The triple of some columns of a file; columns by other names raise ``MissingColumns``."""
+        label, pred = self.label_column, self.pred_column
+        if {label, pred} <= set(columns) and columns[label].dtype.kind == "U" != columns[pred].dtype.kind:
+            columns = self._same_kind(columns)
+        return Predictions.from_columns(
+            columns,
+            path=path,
+            label_column=label,
+            pred_column=pred,
+            score_column=self.score_column,
+            lower_is_unknown=self.lower_is_unknown,
+        )
+
+    def _same_kind(self, columns: Columns) -> Columns:
+        """Of classes 0, 1, 2 and "other" a batch may hold unknown samples alone, which do not show that 0 is a name."""
+        if not check.is_label(columns[self.label_column], self.unknown_label).all():
+            return columns
+        return {**columns, self.pred_column: check.as_text(check.as_labels("y_pred", columns[self.pred_column]))}
+
+    def accumulator(self) -> Accumulator:
+        """An empty one."""
+        return Accumulator(
+            exact=self.exact is not False,
+            per_class=self.per_class,
+            resolution=self.resolution,
+            unknown_label=self.unknown_label,
+        )
 
 
 class Codes(NamedTuple):
     """A column as text: sample i has ``names[code[i]]``; where ``code`` is None, all have the only name."""
 
-    names: list[str]
+    names: Sequence[str | None]
     code: NDArray[np.int64] | None
 
-    def name(self, sample: int) -> str:
+    def name(self, sample: int) -> str | None:
         return self.names[0 if self.code is None else int(self.code[sample])]
 
 
@@ -71,8 +156,17 @@ def _named(columns: Columns, plan: Plan) -> Columns:
 def _slices(columns: Columns, name: str, shard: Shard) -> Codes:
     if name not in columns:
         return _of_folder(shard, name, columns)
+    if columns[name].ndim != 1:
+        raise _not_one_value(shard, name)
     names, code = np.unique(columns[name], return_inverse=True)
     return Codes([str(value) for value in names.tolist()], code)
+
+
+def _not_one_value(shard: Shard, name: str) -> ValueError:
+    return ValueError(
+        f"{shard.path}: column {name!r} holds several values for each sample; slice by a column of one value, such as "
+        "the day."
+    )
 
 
 def _of_folder(shard: Shard, name: str, columns: Collection[str]) -> Codes:
@@ -88,6 +182,9 @@ def _parquet(shard: Shard, plan: Plan) -> Iterator[Batch]:
             footer = parquet.ParquetFile(source)
             schema, total = footer.schema_arrow, footer.metadata.num_rows
             folders = {name: _of_folder(shard, name, schema.names) for name in plan.by if name not in schema.names}
+            for name in plan.by:
+                if name not in folders and pyarrow.types.is_nested(schema.field(name).type):
+                    raise _not_one_value(shard, name)
             needed = plan.needed(schema.names)
             # Names are read as numbers of names, which is faster; columns of numbers take no notice.
             labels = [name for name in (plan.label_column, plan.pred_column) if name in schema.names]
@@ -118,5 +215,5 @@ def _arrow_columns(pyarrow: Any, batch: Any, shard: Shard) -> Columns:
 
 def _arrow_codes(column: Any) -> Codes:
     encoded = column.dictionary_encode(null_encoding="encode")
-    names = [MISSING if value is None else str(value) for value in encoded.dictionary.to_pylist()]
+    names = [None if value is None else str(value) for value in encoded.dictionary.to_pylist()]
     return Codes(names, encoded.indices.to_numpy().astype(np.int64))

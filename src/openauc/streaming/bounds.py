@@ -20,27 +20,25 @@ from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, exact_dot
 from openauc.metrics.registry import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
 from openauc.metrics.samples import CORRECT
-from openauc.streaming.bins import BinCounts
 from openauc.streaming.keys import key_score
-from openauc.streaming.refinement import Refined
+from openauc.streaming.rows import BinCounts
 
 Bounds = tuple[float, float]
 _ROUNDING = 1e-12  # of sums of floats; everything else is a function, never falling, of integers
 
 
 class Certificate:
-    """Bounds of every metric, from the model of the bins and from columns at least as fine."""
+    """Bounds of every metric, from bins and from the ranked samples that stand for them."""
 
-    def __init__(self, sheet: BinCounts, model: RankedSamples, refined: Refined, *, per_class: bool) -> None:
-        self._sheet, self._model, self._per_class, self._refined = sheet, model, per_class, refined
-        columns = refined.columns
-        self._known, self._correct, self._unknown = columns.known, columns.counts[:, CORRECT], columns.unknown
+    def __init__(self, bins: BinCounts, samples: RankedSamples, *, per_class: bool) -> None:
+        self._bins, self._samples, self._per_class, self._pure = bins, samples, per_class, bins.pure
+        self._known, self._correct, self._unknown = bins.known, bins.counts[:, CORRECT], bins.unknown
         self._n_known, self._n_unknown = int(self._known.sum()), int(self._unknown.sum())
 
     def of(self, metric: Metric) -> Bounds | None:
         """Bounds of a metric; None where nothing can be proved."""
-        if self._sheet.pure.all():
-            value = metric.measure(self._model).value
+        if self._pure.all():
+            value = metric.measure(self._samples).value
             return value, value
         if isinstance(metric, DecisionMetric):
             return self._of_decision(metric)
@@ -80,25 +78,13 @@ class Certificate:
         """The table in which every column has its unknown samples first."""
         return self._table(known_first=False)
 
-    @cached_property
-    def _place_settled(self) -> tuple[Any, Any]:
-        """Columns whose inside was seen again, and their entries there."""
-        low = self._refined.settled.low
-        columns = np.flatnonzero(np.isin(self._refined.columns.low, low))
-        return columns, np.searchsorted(low, self._refined.columns.low[columns])
-
     def openauc(self, most: bool, ties: ranking.Ties, *, with_wrong: bool = False) -> float:
         """OpenAUC (AUROC ``with_wrong``) where pairs of unknown order count nothing, or all."""
         known = self._known if with_wrong else self._correct
         less, equal = ranking.many_pairs(np.concatenate([[0], np.cumsum(known)]), self._unknown)
-        columns, entry = self._place_settled
-        unsure = ~self._refined.columns.pure
-        unsure[columns] = False
-        stats = self._refined.settled.pairs[entry][:, 2 * with_wrong :]
-        open_pairs, settled_pairs = (exact_dot(known[part], self._unknown[part]) for part in (unsure, columns))
-        right, tied = (exact_dot(pairs, np.ones_like(pairs)) for pairs in stats.T[:2])
-        equal += tied - settled_pairs - open_pairs
-        less += right + most * open_pairs
+        open_pairs = exact_dot(known[~self._pure], self._unknown[~self._pure])
+        equal -= open_pairs
+        less += most * open_pairs
         credit = 2 * less + (equal if ties == "half" else 0)
         return float(float(credit) / (2.0 * self._n_known * self._n_unknown))
 
@@ -109,19 +95,14 @@ class Certificate:
     def _detection(self, *, most: bool) -> float:
         """Best mean of the two rates, at thresholds that are certain, or at all that there may be."""
         known, unknown = np.cumsum(self._known), np.cumsum(self._unknown)
-        columns, entry = self._place_settled
-        inside = self._refined.settled.best[entry]
-        points = [np.stack([known, unknown], axis=1), inside, np.zeros((1, 2), dtype=np.int64)]
+        points = [np.stack([known, unknown], axis=1), np.zeros((1, 2), dtype=np.int64)]
         if most:
-            unsure = ~self._refined.columns.pure
-            unsure[columns] = False
-            points.append(np.stack([known, unknown - self._unknown], axis=1)[unsure])
+            points.append(np.stack([known, unknown - self._unknown], axis=1)[~self._pure])
         points.append(np.array([[self._n_known, self._n_unknown]]))
         return float(ranking.detection_accuracy_of(_points_table(np.concatenate(points))))
 
     def _table(self, *, known_first: bool) -> RankTable:
-        columns = self._refined.columns
-        pure, threshold = columns.pure, key_score(columns.high)
+        pure, threshold = self._pure, key_score(self._bins.high)
 
         def halves(counts: Counts, first: bool) -> Counts:
             """Running total of counts that enter in the first or in the second column of each bin."""
@@ -140,7 +121,7 @@ class Certificate:
         """The unknown samples that may be accepted are, and of the bin they are in no known one."""
         table = self.worst
         at_column = float(ranking.error_at(table, column))
-        if column + 1 == len(table.threshold) or self._refined.columns.pure[column // 2]:
+        if column + 1 == len(table.threshold) or self._pure[column // 2]:
             return at_column
         most = int(table.n_unknown) - int(check.at_least(tpr, table.n_unknown))
         wrong = int(table.n_known) - int(table.known[column]) + most
@@ -152,7 +133,7 @@ class Certificate:
         The sum over j of a function that rises is at least its integral.
         """
         gained, others = (self._unknown, self._known) if positive == "unknown" else (self._known, self._unknown)
-        pure = self._refined.columns.pure
+        pure = self._pure
         if positive == "unknown":
             gained, others, pure = gained[::-1], others[::-1], pure[::-1]
         hits, misses = np.cumsum(gained) - gained, np.cumsum(others)
@@ -168,14 +149,14 @@ class Certificate:
         names = [name for name, known in decision.DECISION_METRICS.items() if known is formula]
         if not names or (metric.by_class and not self._per_class):
             return None
-        low = float(self._model.over_thresholds(formula).max())
-        unsure = np.flatnonzero(~self._sheet.pure)
+        low = float(self._samples.over_thresholds(formula).max())
+        unsure = np.flatnonzero(~self._pure)
         high = max(low, float(self._optimistic(names[0], formula, unsure).max()))
         return (low, high) if low == high else (low - _ROUNDING, high + _ROUNDING)
 
     def _optimistic(self, name: str, formula: Callable[[DecisionCounts], Floats], unsure: Any) -> Floats:
         """Largest value that a threshold inside each of the unsure bins may have."""
-        counts = self._model.counts
+        counts = self._samples.counts
 
         def at(field: str, column: Any) -> Any:
             return np.asarray(getattr(counts, field))[column]
@@ -203,7 +184,7 @@ class Certificate:
 
     def _largest_precision(self) -> Floats:
         """Sum over the classes of TP / (TP + FP) where right samples of a bin come first, per bin."""
-        model = self._model
+        model = self._samples
         pred, kind, weight = model.coded.pred[model.ranking.order], model.ranking.kind, model.ranking.weight
         assert weight is not None
         column = model.ranking.group - 1

@@ -10,13 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from openauc.metrics.samples import Ints, key_of_bits
 
 MANTISSA_BITS = 10
-"""Of the 52 of a float64, those that tell bins apart: a bin spans at most a thousandth of its scores."""
-
-BIN_SHIFT = 52 - MANTISSA_BITS
-PAGE_BINS = 1 << MANTISSA_BITS
-"""Bins of one sign and exponent."""
-
-N_PAGES = 1 << 12
 _LARGEST = np.int64(2**63 - 1)
 
 
@@ -44,10 +37,10 @@ def key_score(key: ArrayLike) -> NDArray[np.float64]:
     return np.asarray((keys ^ ((keys >> 63) & _LARGEST)).view(np.float64))
 
 
-def bin_of(key: Any) -> Any:
-    """Bin of a key: its leading 22 bits, sign, exponent and ``MANTISSA_BITS``.
+def bin_of(key: Any, resolution: int = MANTISSA_BITS) -> Any:
+    """Bin of a key: its sign, its exponent and the first ``resolution`` of the 52 bits of its mantissa.
 
     >>> (bin_of(score_key([1.0, 1.0009, 1.001])) - bin_of(score_key(1.0))).tolist()
     [0, 0, 1]
     """
-    return key >> BIN_SHIFT
+    return key >> (52 - resolution)

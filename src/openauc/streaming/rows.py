@@ -1,91 +1,208 @@
-"""Distinct samples and how often each occurred: the state of an exact accumulator."""
+"""Distinct samples, or bins of samples, and how often each occurred: the state of an accumulator."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.metrics.samples import Ints
+from openauc.metrics._backend import fast_backend, in_threads, parts_of
+from openauc.metrics.rank_table import Counts
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints
+from openauc.streaming.keys import score_key
 
+N_KINDS = 5
+"""Wrong, correct and unknown as in the ranking table; then wrong and unknown where the model itself says unknown."""
+
+WRONG_REJECTED, UNKNOWN_REJECTED = 3, 4
 _FEWEST_PENDING = 1 << 20
+_FIRST_CELLS, _MOST_CELLS = 1 << 12, 1 << 20  # of a hash table
+_EMPTY_CELL = np.array([0] * N_KINDS + [2**63 - 1, -(2**63), 2**63 - 1], dtype=np.int64)
 _HALF = 32  # bits of a pair for the predicted class
 _MASK = (1 << _HALF) - 1
 
 
+class BinCounts(NamedTuple):
+    """The bins that hold samples, in order of their score."""
+
+    counts: Counts
+    """(bins, N_KINDS)"""
+    low: Ints
+    """Smallest and largest key met in each."""
+    high: Ints
+
+    @property
+    def known(self) -> Counts:
+        """Known samples of each bin."""
+        return np.asarray(self.counts[:, [WRONG, CORRECT, WRONG_REJECTED]].sum(axis=1))
+
+    @property
+    def unknown(self) -> Counts:
+        """Unknown samples of each bin."""
+        return np.asarray(self.counts[:, [UNKNOWN_KIND, UNKNOWN_REJECTED]].sum(axis=1))
+
+    @property
+    def pure(self) -> NDArray[np.bool_]:
+        """Bins whose samples all have the same score: their ties are ties."""
+        return np.asarray(self.low == self.high)
+
+
 class Rows(NamedTuple):
-    """Distinct (key, class, predicted class) in order, and how often each occurred; class -1 is unknown."""
+    """Distinct (key or bin, what the sample is) in order, and how often each occurred."""
 
     key: Ints
-    pair: Ints
-    """Position of the class and of the predicted class, both plus one, 32 bits each."""
+    """Key of the score; or number of its bin."""
+    what: Ints
+    """Position of the class and of the predicted class, both plus one, 32 bits each; or the kind of the sample."""
     times: Ints
+    low: Ints | None
+    """Smallest and largest key of each row; None where rows are not bins."""
+    high: Ints | None
 
     @classmethod
-    def empty(cls) -> Rows:
-        return cls(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+    def of(cls, key: Ints, what: Ints, shift: int) -> Rows:
+        """Rows of samples, each occurring once, not yet in order; bins drop the last ``shift`` bits of the key."""
+        times = np.ones(len(key), dtype=np.int64)
+        return cls(key >> shift, what, times, key, key) if shift else cls(key, what, times, None, None)
 
-    @classmethod
-    def of(cls, key: Ints, true: Ints, pred: Ints) -> Rows:
-        """Rows of samples, each occurring once, not yet in order."""
-        return cls(key, ((true + 1) << _HALF) | (pred + 1), np.ones(len(key), dtype=np.int64))
+    @staticmethod
+    def pair(true: Ints, pred: Ints) -> Ints:
+        """Positions of two classes as one integer."""
+        return np.asarray(((true + 1) << _HALF) | (pred + 1))
 
     @property
     def true(self) -> Ints:
-        return (self.pair >> _HALF) - 1
+        return (self.what >> _HALF) - 1
 
     @property
     def pred(self) -> Ints:
-        return (self.pair & _MASK) - 1
+        return (self.what & _MASK) - 1
 
     def renumbered(self, position: Ints) -> Rows:
         """The same with class i at ``position[i]``; the order of classes stays."""
         lookup = np.append(position, -1)
-        return self._replace(pair=((lookup[self.true] + 1) << _HALF) | (lookup[self.pred] + 1))
-
-    def chosen(self, index: NDArray[np.bool_] | Ints) -> Rows:
-        return Rows(*(part[index] for part in self))
+        return self._replace(what=self.pair(lookup[self.true], lookup[self.pred]))
 
     @classmethod
     def united(cls, parts: list[Rows]) -> Rows:
         """All rows in order, equal ones added up."""
-        rows = cls(*(np.concatenate(column) for column in zip(cls.empty(), *parts, strict=True)))
-        rows = rows.chosen(np.argsort(rows.key, kind="stable"))
-        if not (rows.key[1:] == rows.key[:-1]).any():
-            return rows
-        rows = rows.chosen(np.lexsort((rows.pair, rows.key)))
-        first = np.ones(len(rows.key), dtype=np.bool_)
-        first[1:] = (rows.key[1:] != rows.key[:-1]) | (rows.pair[1:] != rows.pair[:-1])
+        key: Any
+        what: Any
+        times: Any
+        low: Any
+        high: Any
+        key, what, times, low, high = (
+            None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
+        )
+        order = _order(key, what)
+        key, what, times = key[order], what[order], times[order]
+        start = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (what[1:] != what[:-1]))[: len(key)])
+        if low is not None and len(key):
+            low, high = np.minimum.reduceat(low[order], start), np.maximum.reduceat(high[order], start)
+        if len(start) < len(key):
+            key, what, times = key[start], what[start], np.add.reduceat(times, start)
+        return cls(key, what, times, low, high)
+
+    def bins(self, kind: NDArray[np.uint8]) -> tuple[BinCounts, Ints]:
+        """Counts of each bin, given the kind of each row, and the bin of each row."""
+        first = np.append(True, self.key[1:] != self.key[:-1])[: len(self.key)]
+        place = np.cumsum(first) - 1
+        counts = np.zeros((int(first.sum()), N_KINDS), dtype=np.int64)
+        np.add.at(counts, (place, kind), self.times)
+        if self.low is None or self.high is None:
+            return BinCounts(counts, self.key[first], self.key[first]), place
         start = np.flatnonzero(first)
-        return cls(rows.key[start], rows.pair[start], np.add.reduceat(rows.times, start))
+        if len(start) == 0:
+            return BinCounts(counts, self.low, self.high), place
+        return BinCounts(counts, np.minimum.reduceat(self.low, start), np.maximum.reduceat(self.high, start)), place
+
+
+def _order(key: Ints, what: Ints) -> Ints:
+    """Order of rows, by their key and then by what they are."""
+    if len(key) and what.max() < 1 << 3 and -(1 << 59) < key.min() <= key.max() < 1 << 59:  # kinds in bins
+        return np.argsort((key << 3) + what)
+    order = np.argsort(key, kind="stable")
+    return np.lexsort((what, key)) if (np.diff(key[order]) == 0).any() else order
 
 
 class RowStore:
-    """Rows that arrive in chunks; chunks wait until they are as many as what is in order already."""
+    """Rows that arrive in chunks; chunks wait until they are as many as what is in order already.
 
-    def __init__(self, rows: Rows | None = None) -> None:
-        self._rows = Rows.empty() if rows is None else rows
+    ``shift`` is the number of bits of a key that bins drop: 0 keeps every distinct key.
+    """
+
+    def __init__(self, shift: int, rows: Rows | None = None) -> None:
+        self.shift = shift
+        nothing = np.empty(0, dtype=np.int64)
+        self._rows = Rows.of(nothing, nothing, shift) if rows is None else rows
         self._waiting: list[Rows] = []
-        self._n_waiting = 0
+        self._tables: list[_Table] = []  # what threads counted, until somebody looks
 
     def add(self, rows: Rows) -> None:
         self._waiting.append(rows)
-        self._n_waiting += len(rows.key)
-        if self._n_waiting >= max(_FEWEST_PENDING, len(self._rows.key)):
-            self.rows()
+        if sum(len(part.key) for part in self._waiting) >= max(_FEWEST_PENDING, len(self._rows.key)):
+            self._unite()
+
+    def count(self, score: NDArray[Any], kind: NDArray[np.uint8]) -> None:
+        """Count samples of these kinds in bins, in threads where they are many."""
+        if fast_backend(len(score)) is None:
+            self.add(Rows.united([Rows.of(score_key(score), kind.astype(np.int64), self.shift)]))
+            return
+        score, parts = np.ascontiguousarray(score), parts_of(len(score))
+        self._tables += [_Table(self.shift) for _ in parts[len(self._tables) :]]
+        for full in in_threads(lambda i: self._tables[i].count(score[parts[i]], kind[parts[i]]), len(parts)):
+            for rows in full:
+                self.add(rows)
 
     def rows(self) -> Rows:
         """All of them, in order."""
+        self._waiting += [table.rows() for table in self._tables]
+        self._tables = []
         if self._waiting:
-            self._rows = Rows.united([self._rows, *self._waiting])
-            self._waiting, self._n_waiting = [], 0
+            self._unite()
         return self._rows
+
+    def _unite(self) -> None:
+        self._rows, self._waiting = Rows.united([self._rows, *self._waiting]), []
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for rows in (self._rows, *self._waiting) for part in rows)
+        columns = (column for rows in (self._rows, *self._waiting) for column in rows)
+        return sum(c.nbytes for c in columns if c is not None) + sum(table.cells.nbytes for table in self._tables)
 
     def renumber(self, position: Ints) -> None:
+        """Move what is stored by the position of classes."""
         self._rows = self._rows.renumbered(position)
         self._waiting = [part.renumbered(position) for part in self._waiting]
+
+
+class _Table:
+    """A hash table of bins for the compiled loop."""
+
+    def __init__(self, shift: int) -> None:
+        self._shift = shift
+        self._clear(_FIRST_CELLS)
+
+    def _clear(self, size: int) -> None:
+        self.cells, self._used = np.tile(_EMPTY_CELL, (size, 1)), 0
+
+    def count(self, score: NDArray[Any], kind: NDArray[np.uint8]) -> list[Rows]:
+        """Count samples; return the rows of tables that became full, after which a larger one goes on."""
+        loops = importlib.import_module("openauc.streaming._fast")
+        full: list[Rows] = []
+        done = 0
+        while True:
+            done, self._used = loops.count_bins(score, kind, done, self._shift, self.cells, self._used)
+            if done == len(score):
+                return full
+            full.append(self.rows())
+            self._clear(min(4 * len(self.cells), _MOST_CELLS))
+
+    def rows(self) -> Rows:
+        """What was counted, in order."""
+        used = self.cells[self.cells[:, -1] != _EMPTY_CELL[-1]]
+        cell, kind = np.nonzero(used[:, :N_KINDS])
+        low, high, number = used[cell, N_KINDS:].T
+        return Rows.united([Rows(number, kind, used[cell, kind], low, high)])

@@ -1,17 +1,18 @@
-"""Where trials run: in this process, in a pool of processes, or on a Ray cluster; one signature, the same results.
+"""Where tasks run: in this process, in a pool of processes, or on a Ray cluster; one signature, the same results.
 
-An executor gets the function that does a job and a lazy iterable of jobs, and yields one outcome per job in order of
-completion. It takes a job from the iterable only when a worker is free for it, because taking one claims it. Whatever
-goes wrong with a job is its outcome; only an interruption ends the whole, as ``KeyboardInterrupt``.
+An executor gets the function that does a task and a lazy iterable of tasks, and yields one outcome per task in order
+of completion. It takes a task from the iterable only when a worker is free for it. Whatever goes wrong with a task is
+its outcome; only an interruption ends the whole, as ``KeyboardInterrupt``.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import multiprocessing
 import os
-import shutil
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -19,45 +20,62 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
+from importlib import import_module
 from itertools import cycle, islice
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from pathlib import Path
-from typing import Any
+from multiprocessing.context import ForkServerProcess
+from typing import Any, Protocol
 
-from openauc._workers import connected_to_ray, end_with_parent, import_ray, process_environment, thread_limits
-from openauc.bench.trial import Job, Outcome
 from openauc.environment import cores, reuse_memory
-
-Work = Callable[[Job], Outcome]
-Execute = Callable[[Work, Iterable[Job]], Iterator[Outcome]]
 
 GRACE_SECONDS = 30.0
 """How long interrupted workers may take to save their checkpoints."""
 
 START_UP_DEATHS = 3
-"""A pool gives up when this many workers in a row are killed before they can take their job."""
+"""A pool gives up when this many workers in a row are killed before they can take their task."""
 
 RETRIES = 3
-"""How often Ray starts a job again whose worker or node died."""
+"""How often Ray starts a task again whose worker or node died."""
 
 POLL_SECONDS = 5.0
 """How often, at least, the size of a Ray cluster is looked at."""
 
 
-def in_process(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
-    """Do one job after the other, here."""
-    for job in jobs:
-        yield _attempt(work, job)
+class Task(Protocol):
+    """Something to do; it knows what outcome stands for its failure."""
+
+    def failed(self, error: str, seconds: float = 0.0) -> Any:
+        """Outcome of a task that failed."""
+
+    def on_node(self, scratch: str | None) -> Any:
+        """The task as a node of a cluster does it, perhaps in a folder that all nodes see."""
+
+    def from_node(self, outcome: Any) -> Any:
+        """Outcome of this task, from that of the task as the node did it; called there."""
+
+
+Work = Callable[[Any], Any]
+"""Makes an outcome of a task."""
+Execute = Callable[[Work, Iterable[Any]], Iterator[Any]]
+
+
+class Interrupted(Exception):
+    """A task was stopped by a signal: not its failure, and everybody's end."""
+
+
+def in_process(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
+    """Do one task after the other, here."""
+    for task in tasks:
+        yield _attempt(work, task)
 
 
 def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> Execute:
-    """Executor with ``workers`` processes on this machine, each of which does one job at a time.
+    """Executor with ``workers`` processes on this machine, each of which does one task at a time.
 
-    A worker that dies takes only its own job with it, which becomes a failed outcome, and is replaced; where none can
+    A worker that dies takes only its own task with it, which becomes a failed outcome, and is replaced; where none can
     start, ``ChildProcessError`` ends the whole. When the consumer stops, running trainings save their checkpoints; when
-    this process dies, its workers end too.
+    this process dies, its workers end too. Workers are forked from a server that has imported what the work needs.
 
     Parameters
     ----------
@@ -74,16 +92,16 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
             raise ValueError(f"{name} is {value}; expected a whole number, at least {least}.")
     places = [{**thread_limits(threads), **gpu} for gpu in _dealt_gpus(gpus, workers)]
 
-    def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        waiting = iter(jobs)
+    def execute(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
+        waiting = iter(tasks)
         idle = [_Worker(work, place) for place in places]
         busy: dict[Any, _Worker] = {}
         deaths = 0
         try:
             while True:
-                for job in islice(waiting, len(idle)):
+                for task in islice(waiting, len(idle)):
                     worker = idle.pop()
-                    worker.begin(job)
+                    worker.begin(task)
                     busy[worker.connection] = worker
                 if not busy:
                     return
@@ -95,7 +113,7 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
                         deaths = 0 if worker.ready else deaths + 1
                         if deaths == START_UP_DEATHS:
                             raise ChildProcessError(
-                                f"no worker process can start: {deaths} times in a row, {outcome.results[0].error}"
+                                f"no worker process can start: {deaths} times in a row, {worker.death}"
                             )
                         yield outcome
         finally:
@@ -114,8 +132,8 @@ def ray_cluster(
 ) -> Execute:
     """Executor on a Ray cluster; see ``docs/cluster.md``.
 
-    Nodes work in temporary folders and send their files back inside the outcome, so that only this process writes to
-    the store. A job whose worker or node died is started again up to `RETRIES` times, then it is a failed outcome.
+    Results come back to this process, which alone writes them. A task whose worker or node died is started again up to
+    `RETRIES` times, then it is a failed outcome.
 
     Parameters
     ----------
@@ -123,60 +141,75 @@ def ray_cluster(
         Cluster to join, as ``ray.init`` takes it: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None starts one
         on this machine and stops it in the end. A process that is connected to Ray already stays on that connection.
     cpus_per_trial, gpus_per_trial
-        Resources that Ray reserves for a job; parts of a GPU are allowed. The number of CPUs is also the number of
-        threads. Without GPUs a job does not see any.
+        Resources that Ray reserves for a task; parts of a GPU are allowed. The number of CPUs is also the number of
+        threads. Without GPUs a task does not see any.
     scratch
-        Folder that every node sees. Jobs then train there, and one that is started again, by Ray or by a later run,
+        Folder that every node sees. Trials then train there, and one that is started again, by Ray or by a later run,
         goes on from its checkpoint. Folders of finished trials are removed.
     runtime_env
         What nodes lack and Ray is to bring there, for instance ``{"working_dir": "."}`` for methods of your own.
     """
-    ray = import_ray()
+    ray = _import_ray()
     _check_resources(cpus_per_trial, gpus_per_trial)
+    # Left alone, every task without a share of a GPU would go to the first one.
+    hidden = {} if gpus_per_trial else {"CUDA_VISIBLE_DEVICES": ""}
     settings = {
         "num_cpus": cpus_per_trial,
         "num_gpus": gpus_per_trial,
         "max_retries": RETRIES,
-        "runtime_env": {"env_vars": thread_limits(max(1, int(cpus_per_trial))) | _hidden_gpus(gpus_per_trial)},
+        "runtime_env": {"env_vars": thread_limits(max(1, int(cpus_per_trial))) | hidden},
     }
 
-    def execute(work: Work, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        with connected_to_ray(address, runtime_env) as started:
-            if not _held_by_cluster(cpus_per_trial, gpus_per_trial):
+    def held_by_cluster() -> int:
+        """How many tasks the nodes of the moment can hold."""
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return sum(_held_by_node(node, cpus_per_trial, gpus_per_trial) for node in nodes)
+
+    def execute(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
+        with _connected_to_ray(address, runtime_env) as started:
+            if not held_by_cluster():
                 _nothing_fits(cpus_per_trial, gpus_per_trial, can_grow=not started)
-            task = ray.remote(_on_node).options(**settings)
-            waiting = iter(jobs)
-            running: dict[Any, Job] = {}
+            remote, shared = ray.remote(_on_node).options(**settings), ray.put(work)
+            waiting = iter(tasks)
+            running: dict[Any, Any] = {}
             try:
                 while True:
-                    held = _held_by_cluster(cpus_per_trial, gpus_per_trial)
+                    held = held_by_cluster()
                     # A few more keep the nodes busy, and show a cluster that can grow that there is need.
                     free = held + max(2, held // 4) - len(running)
-                    for job in islice(waiting, max(0, free)):
-                        running[task.remote(work, _for_node(job, scratch))] = job
+                    for task in islice(waiting, max(0, free)):
+                        running[remote.remote(shared, task, task.on_node(scratch))] = task
                     if not running:
                         return
                     done, _ = ray.wait(list(running), timeout=POLL_SECONDS)
                     for reference in done:
-                        yield _fetched(reference, running.pop(reference))
+                        task = running.pop(reference)
+                        try:
+                            outcome = ray.get(reference)
+                        except ray.exceptions.RayError as error:
+                            outcome = task.failed(f"lost on the cluster, {type(error).__name__}: {error}")
+                        yield outcome
             finally:
                 _cancel(list(running), GRACE_SECONDS if scratch else 0.0)
 
     return execute
 
 
-def _attempt(work: Work, job: Job) -> Outcome:
-    """Do a job; its error is an outcome, its interruption is everybody's."""
+def _attempt(work: Work, task: Any) -> Any:
+    """Do a task; its error is an outcome, its interruption is everybody's."""
     try:
-        return work(job)
+        return work(task)
+    except Interrupted as error:
+        raise KeyboardInterrupt(str(error)) from error
     except Exception as error:
-        # Only here, because whoever raises it has loaded torch already.
-        from openauc.training.loop import TrainingInterrupted
-
-        if isinstance(error, TrainingInterrupted):
-            raise KeyboardInterrupt(str(error)) from error
         trace = "".join(traceback.format_exception(error)).rstrip()
-        return Outcome.failed(job, f"{type(error).__name__}: {error}\n\n{trace}")
+        return task.failed(f"{type(error).__name__}: {error}\n\n{trace}")
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """Environment variables that keep a process to this many threads; numba, Arrow and BLAS read them."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    return dict.fromkeys(names, str(threads))
 
 
 class _Word(Enum):
@@ -187,13 +220,14 @@ class _Word(Enum):
 
 
 class _Worker:
-    """A process of the pool, started when there is a first job for it and again when it has died."""
+    """A process of the pool, started when there is a first task for it and again when it has died."""
 
-    process: SpawnProcess
+    process: ForkServerProcess
     connection: Connection
     ready: bool
-    job: Job
+    task: Any
     begun: float
+    death = ""
 
     def __init__(self, work: Work, environment: Mapping[str, str]) -> None:
         self.work = work
@@ -201,44 +235,69 @@ class _Worker:
         self.environment = {**environment, "TTY_COMPATIBLE": "0"}
         self.started = False
 
-    def begin(self, job: Job) -> None:
+    def begin(self, task: Any) -> None:
         if not (self.started and self.process.is_alive()):
             self._start()
-        self.job, self.begun = job, time.perf_counter()
+        self.task, self.begun = task, time.perf_counter()
         # The pipe to a process that died just now is broken; receive() tells.
         with suppress(ConnectionError):
-            self.connection.send(job)
+            self.connection.send(task)
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
         self.connection, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(self.work, other), daemon=True)
-        # Set before it begins, because libraries look at their first import.
-        with process_environment(self.environment), _uninterrupted():
+        self.process = context.Process(target=_serve, args=(self.environment, self.work, other), daemon=True)
+        with _uninterrupted():
+            _start_server(self.work, self.environment)
             self.process.start()
         other.close()
         self.started, self.ready = True, False
 
-    def receive(self) -> Outcome | None:
-        """Outcome of the job; None if the worker only said that it is ready."""
+    def receive(self) -> Any:
+        """Outcome of the task; None if the worker only said that it is ready."""
         try:
-            said: Outcome | _Word = self.connection.recv()
+            said = self.connection.recv()
         except (EOFError, ConnectionError):
             self.process.join()
             code = self.process.exitcode or 0
             if not self.ready and code >= 0:
                 # What it met there, the next one would meet as well.
                 raise ChildProcessError(
-                    "a worker process could not start; its own message is above. A script that runs trials in several "
+                    "a worker process could not start; its own message is above. A script that starts several "
                     'processes must do so below `if __name__ == "__main__":`.'
                 ) from None
-            return Outcome.failed(self.job, _death(code, self.ready), seconds=time.perf_counter() - self.begun)
+            self.death = _death(code, self.ready)
+            return self.task.failed(self.death, time.perf_counter() - self.begun)
         if said is _Word.INTERRUPTED:
             raise KeyboardInterrupt("a worker process was interrupted.")
         if said is _Word.READY:
             self.ready = True
             return None
         return said
+
+
+def _start_server(work: Work, environment: Mapping[str, str]) -> None:
+    """Start the process from which workers are forked, unless it runs; it imports the module of the work once."""
+    module = getattr(getattr(work, "func", work), "__module__", "__main__")
+    if module != "__main__":
+        multiprocessing.set_forkserver_preload([module])
+    with process_environment(environment):  # libraries look at their first import
+        forkserver.ensure_running()
+
+
+@contextmanager
+def process_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the processes that are started in the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -259,23 +318,33 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(caught)
 
 
-def _serve(work: Work, connection: Connection) -> None:
-    """Life of a worker: do jobs until a signal comes."""
+def _serve(environment: Mapping[str, str], work: Work, connection: Connection) -> None:
+    """Life of a worker: do tasks until a signal comes."""
     with suppress(KeyboardInterrupt, EOFError):
         # The signals of a terminal are for the driver, which passes them on; a second one would cut off the checkpoint.
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        threading.Thread(target=end_with_parent, daemon=True).start()
+        os.environ.update(environment)
+        if (torch := sys.modules.get("torch")) is not None:  # imported by the server, perhaps for another pool
+            torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+        threading.Thread(target=_end_with_parent, daemon=True).start()
         reuse_memory()
         connection.send(_Word.READY)
         while True:
-            job = connection.recv()
+            task = connection.recv()
             try:
-                outcome = _attempt(work, job)
+                outcome = _attempt(work, task)
             except KeyboardInterrupt:
                 connection.send(_Word.INTERRUPTED)
                 return
             connection.send(outcome)
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of the process that asked for this one, and end."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _stop(workers: list[_Worker]) -> None:
@@ -295,38 +364,52 @@ def _stop(workers: list[_Worker]) -> None:
 
 def _death(code: int, ready: bool) -> str:
     how = f"exit code {code}" if code >= 0 else f"signal {-code}, {signal.Signals(-code).name}"
-    hint = " Systems do this to a process when memory runs out." if code == -signal.SIGKILL else ""
+    hint = " Systems do this to a process when memory runs out; use fewer jobs." if code == -signal.SIGKILL else ""
     if ready:
-        return f"the worker process died ({how}); other trials went on, and this one can be retried.{hint}"
-    return f"the worker process died at its start ({how}); the trial can be retried.{hint}"
+        return f"the worker process died ({how}); what others did is kept, and this can be tried again.{hint}"
+    return f"the worker process died at its start ({how}); this can be tried again.{hint}"
 
 
-def _on_node(work: Work, job: Job) -> Outcome:
-    """A job as a Ray task."""
+def _import_ray() -> Any:
+    """The package, which need not be there where types are checked."""
     try:
-        outcome = _attempt(work, job)
+        return import_module("ray")
+    except ImportError as error:
+        raise ImportError("running on a Ray cluster needs `pip install 'openauc[ray]'`.") from error
+
+
+@contextmanager
+def _connected_to_ray(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[bool]:
+    """A connection to Ray, which ends with the block unless it was there before; yields if a cluster was started."""
+    ray = _import_ray()
+    if ray.is_initialized():
+        if runtime_env is not None:
+            raise ValueError("this process is connected to Ray already; pass runtime_env to that ray.init instead.")
+        yield False
+        return
+    # Unless told not to, a cluster reports its use to Ray's makers; an existing one has been told by its owner.
+    with process_environment({"RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")}):
+        ray.init(
+            address or "local",
+            runtime_env=runtime_env,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+        )
+    try:
+        yield address is None
+    finally:
+        ray.shutdown()
+
+
+def _on_node(work: Work, task: Task, moved: Any) -> Any:
+    """A task as Ray runs it."""
+    try:
+        outcome = _attempt(work, moved)
     except KeyboardInterrupt:
         # Cancelled, or the node is about to go: then Ray finds another one for a worker that died.
         os._exit(1)
-    if job.folder is not None and all(result.error is None for result in outcome.results):
-        for spec in job.specs:
-            shutil.rmtree(Path(job.folder) / spec.id, ignore_errors=True)
-    return outcome
-
-
-def _for_node(job: Job, scratch: str | None) -> Job:
-    if scratch is not None and job.folder is not None and Path(scratch).resolve() == Path(job.folder).resolve():
-        raise ValueError(f"scratch is {scratch}, where the store keeps its trials; choose a folder of its own.")
-    return job._replace(folder=scratch, pack=True)
-
-
-def _fetched(reference: Any, job: Job) -> Outcome:
-    ray = import_ray()
-    try:
-        outcome: Outcome = ray.get(reference)
-    except ray.exceptions.RayError as error:
-        return Outcome.failed(job, f"lost on the cluster, {type(error).__name__}: {error}")
-    return outcome._replace(job=job)
+    return task.from_node(outcome)
 
 
 def _nothing_fits(cpus: float, gpus: float, *, can_grow: bool) -> None:
@@ -337,14 +420,8 @@ def _nothing_fits(cpus: float, gpus: float, *, can_grow: bool) -> None:
         raise ValueError(f"no trial fits on this machine: it does not have {wanted}. Ask for less, or name a cluster.")
 
 
-def _held_by_cluster(cpus: float, gpus: float) -> int:
-    """How many jobs the nodes of the moment can hold."""
-    ray = import_ray()
-    return sum(_held_by_node(node["Resources"], cpus, gpus) for node in ray.nodes() if node["Alive"])
-
-
 def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> int:
-    """How many jobs fit on a node.
+    """How many tasks fit on a node.
 
     >>> _held_by_node({"CPU": 8.0, "GPU": 2.0}, cpus=1, gpus=0.5)
     4
@@ -356,7 +433,7 @@ def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> i
 
 def _cancel(references: list[Any], grace: float) -> None:
     """End tasks as Ctrl-C would, and after a while in earnest."""
-    ray = import_ray()
+    ray = _import_ray()
     if not references:
         return
     for reference in references:
@@ -376,11 +453,6 @@ def _dealt_gpus(gpus: int, workers: int) -> list[dict[str, str]]:
         return [{}] * workers
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")[:gpus]
     return [{"CUDA_VISIBLE_DEVICES": name} for name in islice(cycle(visible), workers)]
-
-
-def _hidden_gpus(gpus: float) -> dict[str, str]:
-    # Left alone, every job without a share of a GPU would go to the first one.
-    return {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def _check_resources(cpus: float, gpus: float) -> None:
