@@ -13,7 +13,7 @@ import typer
 from openauc._columns import read_columns
 from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
-from openauc.commands.scoring import (
+from openauc.commands.predictions import (
     LabelColumn,
     Level,
     LowerIsUnknown,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from openauc._columns import arrow_columns, import_pyarrow, unreadable_parquet
+from openauc._columns import arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc.encoders.base import CHUNK
 from openauc.encoders.inputs import is_image, is_text, open_items, read_table
 from openauc.encoders.output import write_embeddings
@@ -40,7 +40,7 @@ def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
                     write_embeddings(open_items(str(file.made_of), wanted=encoder.kind), encoder, file.path)
 
 
-def lacks_features(file: Path, like: tables.Source, width: int) -> bool:
+def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
     """Whether a file holds texts or images instead of the ``width`` features that a model was fitted on."""
     suffix = file.suffix.lower()
     if file.is_dir() or suffix in IMAGE_SUFFIXES:
@@ -64,19 +64,20 @@ def _schema(file: Path) -> Any:
             return read_table(file)[0].schema
     pyarrow, parquet = import_pyarrow()
     try:
-        return parquet.read_schema(file)
+        with open_for_arrow(file) as opened:
+            return parquet.read_schema(opened)
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable_parquet(file, error) from None
 
 
 def encode_like(
-    like: tables.Source,
+    like: tables.TableSpec,
     model: Path,
     file: Path,
     *,
     label_column: str | None = None,
     on_progress: Callable[[int, int], object] = lambda count, total: None,
-) -> tables.Table:
+) -> tables.FeatureTable:
     """The texts or images of a file as a table of embeddings, by the encoder that the ``model`` was fitted on."""
     command = f"`openauc embed {file} -e {like.encoder or 'ENCODER'} -o embedded.parquet`"
     if like.encoder is None:
@@ -99,9 +100,9 @@ def encode_like(
         ) from error
     columns = arrow_columns(source.columns, file)
     label = tables._label(file, columns, label_column, like)
-    return tables.Table(
+    return tables.FeatureTable(
         path=file,
         features=np.concatenate(features),
         columns=columns,
-        source=tables.Source(features=like.features, label=label, encoder=like.encoder),
+        spec=tables.TableSpec(features=like.features, label=label, encoder=like.encoder),
     )

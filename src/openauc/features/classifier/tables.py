@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,7 +22,7 @@ from openauc._columns import (
     read_columns,
     suffix_of,
 )
-from openauc._files import PathLike, parse_json, write_text
+from openauc._files import PathLike
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction, named
 from openauc.verdict import Guarantee
 
@@ -40,8 +39,10 @@ Missing = Literal["refuse", "drop", "median"]
 """What to do about empty cells among the features: raise, leave the row out, fill in the column's median."""
 DECISIONS = ("y_true", "prediction", "y_pred", "open_score", "p_value")
 """Columns of :func:`decide` and :func:`truth`."""
-MODEL, SOURCE = "model.json", "source.json"
-"""Files in the folder of a model: what :mod:`~openauc.features.classifier.files` writes, and :class:`Source`."""
+MODEL = "classifier.safetensors"
+"""The file in the folder of a model, written by :mod:`~openauc.features.classifier.files`."""
+OLD_MODEL, OLD_TABLE = "model.json", "source.json"
+"""Files of the formats 1 and 2."""
 
 _NUMBERS_OF_ROWS = {"", "id", "index", "unnamed: 0", "__index_level_0__"}
 _UNKNOWN_WORD = "unknown"
@@ -49,25 +50,25 @@ _UNKNOWN_WORD = "unknown"
 
 def is_model(folder: Path) -> bool:
     """Whether `openauc fit`, or ``OpenSetClassifier.save``, made this folder."""
-    return (folder / MODEL).is_file()
+    return (folder / MODEL).is_file() or (folder / OLD_MODEL).is_file()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where the samples of a model came from; another table is read alike.
+class TableSpec:
+    """How the table that a model was fitted on is read; other tables are read in the same way.
 
     Parameters
     ----------
     features
-        The column of embeddings, or the columns of numbers.
+        The column of embeddings, or the columns of numbers; empty for a model that was fitted on arrays.
     label
         The column of labels.
     encoder
-        Who made the embeddings, if the file says so.
+        Name of the encoder that made the embeddings, if the file says so.
     missing
         What is done about empty cells.
     medians
-        What fills them, for each feature, if that is ``"median"``.
+        The value for each feature that fills empty cells, if that is ``"median"``.
     """
 
     features: tuple[str, ...] = ()
@@ -76,26 +77,22 @@ class Source:
     missing: Missing = "refuse"
     medians: tuple[float, ...] = ()
 
-    def save(self, folder: Path) -> None:
-        """Put it beside a model."""
-        write_text(folder / SOURCE, json.dumps(asdict(self), indent=1) + "\n")
-
     @classmethod
-    def load(cls, folder: Path) -> Source:
-        """What stands beside a model; of one that was saved from Python, nothing is known."""
-        file = folder / SOURCE
-        if not file.is_file():
-            return cls()
-        try:
-            values = dict(parse_json(file.read_bytes()))
-            medians = tuple(map(float, values.get("medians", ())))
-            return cls(**{**values, "features": tuple(map(str, values["features"])), "medians": medians})
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file} does not say what the model was fitted on ({error}); fit it again.") from None
+    def from_dict(cls, values: Mapping[str, Any], width: int) -> TableSpec:
+        """The specification that ``asdict`` wrote, of a table with ``width`` features."""
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        spec = cls(**given)
+        check_choice("missing", spec.missing, get_args(Missing))
+        names = [*spec.features, *(name for name in (spec.label, spec.encoder) if name is not None)]
+        if not all(isinstance(name, str) for name in names) or len(spec.features) not in (0, 1, width):
+            raise ValueError(f"it has no usable names of columns: {named(names, 5)}")
+        if not all(isinstance(value, float) for value in spec.medians) or len(spec.medians) not in (0, width):
+            raise ValueError(f"it has {len(spec.medians)} medians for {width} features")
+        return spec
 
 
 @dataclass(frozen=True)
-class Table:
+class FeatureTable:
     """Embeddings, and what stands beside them.
 
     Parameters
@@ -106,7 +103,7 @@ class Table:
         (n, d) numbers.
     columns
         All columns that are not features, the label among them.
-    source
+    spec
         Which columns are what.
     left_out
         Of a table of numbers, the columns that are none, or count the rows.
@@ -117,19 +114,19 @@ class Table:
     path: Path
     features: NDArray[Any]
     columns: Columns
-    source: Source
+    spec: TableSpec
     left_out: tuple[str, ...] = ()
     dropped: int = 0
 
     @cached_property
     def labels(self) -> NDArray[Any]:
         """(n,) labels: integers or names, and None where one is missing."""
-        if self.source.label is None:
+        if self.spec.label is None:
             raise ValueError(
                 f"{self.path} has no column of labels ({', '.join(map(repr, LABELS))}); it has "
                 f"{named(self.columns)}. Name it with label_column."
             )
-        values, name = self.columns[self.source.label], f"{self.path}: the column {self.source.label!r}"
+        values, name = self.columns[self.spec.label], f"{self.path}: the column {self.spec.label!r}"
         empty = _empty(values)
         if not len(empty):
             return as_labels(name, values)
@@ -141,7 +138,7 @@ class Table:
     @property
     def labelled(self) -> bool:
         """Whether every sample has a label."""
-        return self.source.label is not None and not any(label is None for label in self.labels.tolist())
+        return self.spec.label is not None and not any(label is None for label in self.labels.tolist())
 
 
 def _empty(values: NDArray[Any]) -> NDArray[np.int64]:
@@ -157,8 +154,8 @@ def read_table(
     group_column: str | None = None,
     missing: Missing | None = None,
     need_labels: bool = False,
-    like: Source | None = None,
-) -> Table:
+    like: TableSpec | None = None,
+) -> FeatureTable:
     """Read embeddings from ``.parquet``, ``.npz`` or ``.csv``.
 
     The features are a column of lists (in ``.npz`` an array of two dimensions); without one, all columns of numbers but
@@ -177,7 +174,7 @@ def read_table(
     like
         Read it like the table a model was fitted on: the same features, in the same order.
     """
-    file, like = Path(path), like or Source()
+    file, like = Path(path), like or TableSpec()
     treatment: Any = like.missing if missing is None else check_choice("missing", missing, get_args(Missing))
     reader = GappyCsv(file) if suffix_of(file) == ".csv" and file.is_file() else read_columns(file)
     columns = {name: reader[name] for name in reader}  # each parsed once
@@ -198,16 +195,16 @@ def read_table(
             raise _lacking(file, columns, like)
     matrix = _matrix(file, reader, columns, taken)
     matrix, kept, medians = _without_gaps(file, reader, matrix, taken, treatment, like.medians)
-    source = Source(
+    spec = TableSpec(
         features=taken, label=label, encoder=read_about(file).get("encoder"), missing=treatment, medians=medians
     )
     others = {name: values for name, values in columns.items() if name not in taken}
     if not kept.all():  # arrays of an archive may have other lengths
         others = {name: values[kept] if values.shape[:1] == kept.shape else values for name, values in others.items()}
-    return Table(file, matrix, others, source, left_out, int(len(kept) - kept.sum()))
+    return FeatureTable(file, matrix, others, spec, left_out, int(len(kept) - kept.sum()))
 
 
-def _label(path: Path, columns: Columns, given: str | None, like: Source) -> str | None:
+def _label(path: Path, columns: Columns, given: str | None, like: TableSpec) -> str | None:
     if given is not None:
         return _present(path, columns, given, "label_column")
     likely = [name for name in (like.label, *LABELS) if name is not None]
@@ -235,7 +232,7 @@ def _rows(reader: Columns, rows: Sequence[int] | NDArray[np.int64], most: int = 
     return f"{len(rows):,} row{'s' * (len(rows) != 1)} ({first}{', ...' if len(rows) > most else ''})"
 
 
-def _lacking(path: Path, columns: Columns, like: Source) -> ValueError:
+def _lacking(path: Path, columns: Columns, like: TableSpec) -> ValueError:
     lacking = [name for name in like.features if name not in columns]
     return ValueError(
         f"{path} lacks {len(lacking)} of the {len(like.features)} feature columns that the model was fitted on: "
@@ -356,7 +353,7 @@ def _gaps(reader: Columns, gaps: NDArray[np.bool_], names: Sequence[str], most: 
     return f"cells are empty in {total:,} row{'s' * (total != 1)}: {', '.join(told)}{more}"
 
 
-def groups_of(table: Table, column: str | None = None) -> NDArray[np.int64] | None:
+def groups_of(table: FeatureTable, column: str | None = None) -> NDArray[np.int64] | None:
     """(n,) group of each row: by a column, else by texts that are nearly copies, else None.
 
     A class in which all texts are nearly copies would be one group, with nothing left to check it by; its rows stay
@@ -455,7 +452,7 @@ def unknown_when(classifier: OpenSetClassifier) -> str:
     return "never" if low == "inf" else f"score above {low}"
 
 
-def refuse_other_features(classifier: OpenSetClassifier, table: Table, model: PathLike) -> None:
+def refuse_other_features(classifier: OpenSetClassifier, table: FeatureTable, model: PathLike) -> None:
     """Raise, with what may be the reason, unless the features are as many as the model was fitted on."""
     width, expected = table.features.shape[1], classifier.n_features_in_
     if width != expected:
@@ -465,7 +462,7 @@ def refuse_other_features(classifier: OpenSetClassifier, table: Table, model: Pa
         )
 
 
-def other_columns(table: Table) -> Mapping[str, NDArray[Any]]:
+def other_columns(table: FeatureTable) -> Mapping[str, NDArray[Any]]:
     """Columns to carry over beside decisions: no lists, and none that decisions themselves have."""
     return {
         name: _plain(values) for name, values in table.columns.items() if values.ndim == 1 and name not in DECISIONS
