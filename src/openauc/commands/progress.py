@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import mean
-from types import TracebackType
-from typing import TextIO
+from typing import Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,13 +16,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from openauc.bench.trial import TrialResult, TrialSpec, main_metric
+from openauc.bench.trial import TrialResult, TrialSpec, Watch, main_metric
 from openauc.metrics.registry import METRICS
 
 METRIC = "openauc"
 
 
-class Progress:
+class Progress(Watch):
     """State of a run: what is done, running and failed, how long the rest takes, and who leads."""
 
     def __init__(self, cost: Mapping[str, float]) -> None:
@@ -35,8 +34,14 @@ class Progress:
         self.waiting: set[str] = set()
         self.finished_cost = 0.0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
     def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """Take note of what the store already has."""
+        """Note what the store already has."""
         self.waiting = {spec.id for spec in waiting}
         self.results = list(done)
         self.begin = time.monotonic()
@@ -74,17 +79,14 @@ class Progress:
         return max(0.0, (rest - sum(self.cost.get(key, 1.0) for key in self.running) / 2) / pace)
 
     def leaders(self) -> list[tuple[str, str, float, int]]:
-        """Per protocol the method with the highest mean OpenAUC so far, and over how many trials."""
+        """For each protocol the method with the highest mean OpenAUC so far, and over how many trials."""
         values: dict[str, dict[str, list[float]]] = {}
         for result in self.results:
             if METRIC in result.metrics:
                 methods = values.setdefault(result.spec.protocol, {})
                 methods.setdefault(result.spec.method, []).append(result.metrics[METRIC])
-        best = {protocol: max(methods, key=lambda m: mean(methods[m])) for protocol, methods in values.items()}
-        return [
-            (protocol, method, mean(values[protocol][method]), len(values[protocol][method]))
-            for protocol, method in best.items()
-        ]
+        best = {name: max(methods.items(), key=lambda item: mean(item[1])) for name, methods in values.items()}
+        return [(name, method, mean(found), len(found)) for name, (method, found) in best.items()]
 
 
 class Lines(Progress):
@@ -93,14 +95,6 @@ class Lines(Progress):
     def __init__(self, cost: Mapping[str, float], stream: TextIO) -> None:
         super().__init__(cost)
         self.stream = stream
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to close."""
 
     def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
         """Say what there is to do."""
@@ -123,17 +117,15 @@ class View(Progress):
         super().__init__(cost)
         self.live = Live(console=console, refresh_per_second=4, get_renderable=self._draw)
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Self:
         self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.live.stop()
 
     def finished(self, result: TrialResult) -> None:
-        """Errors scroll past above the view; they must not be overwritten."""
+        """Errors scroll past above the view, where they are not overwritten."""
         super().finished(result)
         if result.error is not None:
             self.live.console.print(Text(f"{result.spec.id}: {said(result)}", style="red"))
