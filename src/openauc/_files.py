@@ -24,16 +24,17 @@ _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 @contextmanager
-def atomic_write(path: PathLike, *, durable: bool = True) -> Iterator[BinaryIO]:
+def atomic_write(path: PathLike, *, durable: bool = True, follow: bool = True) -> Iterator[BinaryIO]:
     """A binary file that takes its place at ``path`` when the block ends, and leaves no trace if it fails.
 
-    A symbolic link stays, and what it points to is replaced. What is no regular file (a pipe, a device, an open
-    descriptor such as ``/dev/stdout``) has no place to take: it is written through.
+    A symbolic link stays, and what it points to is replaced; with ``follow=False`` the link is replaced. What is no
+    regular file (a pipe, a device, an open descriptor such as ``/dev/stdout``) has no place to take: it is written
+    through.
 
     ``durable=False`` does not wait for the disk, for what can be written again after a power failure.
     """
     refuse_input(path)
-    target = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    target = Path(os.path.realpath(path) if follow and os.path.islink(path) else path)
     try:
         with _write_through(path) if is_stream(path) else _replace(target, durable) as file:
             yield file

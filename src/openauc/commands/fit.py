@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,11 +22,10 @@ from openauc.metrics.operating import Costs
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from rich.status import Status
 
     from openauc.features.classifier.estimator import OpenSetClassifier
     from openauc.features.classifier.report import FitReport
-    from openauc.features.classifier.tables import Table as Samples
+    from openauc.features.classifier.tables import FeatureTable
 
 _COLUMNS, _MODEL, _THRESHOLD = "Columns", "Model", "Threshold"
 _MOST_NAMED = 6
@@ -142,8 +139,8 @@ def fit(
     if not quiet:
         say("\n".join([_read(table), *_hints(table, unknown_label)]))
     _fit(classifier, table, groups, quiet=quiet)
+    classifier.table_spec_ = table.spec
     classifier.save(out)
-    table.source.save(out)
     if onnx is not None:
         classifier.export_onnx(onnx)
     if not quiet:
@@ -171,15 +168,15 @@ def _costs(texts: list[str] | None) -> Costs | None:
     return Costs(**{check_choice("--cost", name, names): value for name, value in assignments("--cost", texts).items()})
 
 
-def _read(table: Samples) -> str:
+def _read(table: FeatureTable) -> str:
     """What was taken from the file."""
     n, width = table.features.shape
-    names = table.source.features
+    names = table.spec.features
     shown = [*names[:_MOST_NAMED], *(("…", names[-1]) if len(names) > _MOST_NAMED else ())]
-    encoder = "" if table.source.encoder is None else f", encoder {table.source.encoder}"
+    encoder = "" if table.spec.encoder is None else f", encoder {table.spec.encoder}"
     lines = [
         f"{table.path}: {n:,} samples, {width} features ({'column' if len(names) == 1 else 'columns'} "
-        f"{', '.join(shown)}{encoder}), labels in column {table.source.label}"
+        f"{', '.join(shown)}{encoder}), labels in column {table.spec.label}"
     ]
     if table.left_out:
         lines.append(f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}")
@@ -188,7 +185,7 @@ def _read(table: Samples) -> str:
     return "\n".join(lines)
 
 
-def _hints(table: Samples, unknown_label: str | None) -> list[str]:
+def _hints(table: FeatureTable, unknown_label: str | None) -> list[str]:
     """Words for "none of the classes" that would be learned as a class."""
     labels = table.labels.tolist()
     words = [word for word in dict.fromkeys(map(str, labels)) if means_unknown(word)]
@@ -201,42 +198,21 @@ def _hints(table: Samples, unknown_label: str | None) -> list[str]:
     ]
 
 
-def _fit(classifier: OpenSetClassifier, table: Samples, groups: NDArray[np.int64] | None, *, quiet: bool) -> None:
-    """Fit, telling on a terminal what is being done; a warning that is also a note of the report is told once."""
-    with warnings.catch_warnings(record=True) as raised, _stages(quiet) as status:
+def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.int64] | None, *, quiet: bool) -> None:
+    """Fit; a terminal shows the last finished step, and a warning that is also a note of the report is not repeated."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    shown = console.status("fitting") if console.is_terminal and not quiet else nullcontext()
+    with warnings.catch_warnings(record=True) as raised, shown as status:
         warnings.simplefilter("always")
-        classifier.set_params(verbose=status is not None)
+        if status is not None:
+            classifier.set_params(verbose=lambda done: status.update(f"fitting; done: {done}"))
         classifier.fit(table.features, table.labels, groups=groups)
-        classifier.set_params(verbose=False)
+    classifier.set_params(verbose=False)
     for warning in raised:
         if quiet or str(warning.message) not in classifier.report_.notes:
             warnings.warn(warning.message, stacklevel=2)
-
-
-@contextmanager
-def _stages(quiet: bool) -> Iterator[Status | None]:
-    """A line on a terminal that says which stage is done; elsewhere None."""
-    from rich.console import Console
-
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield None
-        return
-    with screen.status("fitting") as status, redirect_stdout(_Stage(status)):
-        yield status
-
-
-class _Stage(io.StringIO):
-    """Shows what is printed as the state of a fit."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__()
-        self.status = status
-
-    def write(self, text: str) -> int:
-        if text.strip():
-            self.status.update(f"fitting; done: {text.strip()}")
-        return len(text)
 
 
 def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:

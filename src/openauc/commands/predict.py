@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from openauc.bench.trial import TrialSpec
     from openauc.features.classifier.estimator import OpenSetClassifier
-    from openauc.features.classifier.tables import Table
+    from openauc.features.classifier.tables import FeatureTable
 
 Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
@@ -183,7 +183,7 @@ def _label_table(
         options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
         if guarantee.acceptance is not None and out.suffix.lower() == ".csv":
             options += f" --acceptance {guarantee.acceptance:g}"  # which the file has no place for
-        say(f"Labels of column {table.source.label} are there as y_true: see `openauc evaluate {out}{options}`.")
+        say(f"Labels of column {table.spec.label} are there as y_true: see `openauc evaluate {out}{options}`.")
 
 
 def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> list[str]:
@@ -203,27 +203,32 @@ def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> l
 
 def read_like_model(
     folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
-) -> Table:
+) -> FeatureTable:
     """A table whose features are those a model was fitted on, as far as one can tell; texts and images are embedded."""
     from openauc.encoders.like import encode_like, lacks_features
-    from openauc.features.classifier.tables import Source, read_table, refuse_other_features
+    from openauc.features.classifier.tables import read_table
 
-    source = Source.load(folder)
-    if embedding_column is None and lacks_features(file, source, classifier.n_features_in_):
+    spec = classifier.table_spec_
+    if embedding_column is None and lacks_features(file, spec, classifier.n_features_in_):
         with progress_bar("embedding") as seen:
-            table = encode_like(source, folder, file, label_column=label_column, seen=seen)
+            table = encode_like(spec, folder, file, label_column=label_column, seen=seen)
     else:
-        table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=source)
-    refuse_other_features(classifier, table, folder)
+        table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
+    width, expected = table.features.shape[1], classifier.n_features_in_
+    if width != expected:
+        raise ValueError(
+            f"{file} has {width} features for each sample, but {folder} was fitted on {expected}; were they made by the "
+            "same encoder?"
+        )
     if table.dropped:
         warnings.warn(
             f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted.",
             stacklevel=2,
         )
-    if None not in (source.encoder, table.source.encoder) and source.encoder != table.source.encoder:
+    if None not in (spec.encoder, table.spec.encoder) and spec.encoder != table.spec.encoder:
         warnings.warn(
-            f"{file} was embedded by {table.source.encoder}, but {folder} was fitted on embeddings by "
-            f"{source.encoder}; unless the two are one, decisions mean nothing.",
+            f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by "
+            f"{spec.encoder}; unless the two are one, decisions mean nothing.",
             stacklevel=2,
         )
     return table

@@ -18,7 +18,7 @@ from openauc.features.classifier import tables
 from openauc.protocols.sources import IMAGE_SUFFIXES
 
 
-def lacks_features(file: Path, like: tables.Source, width: int) -> bool:
+def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
     """Whether a file holds texts or images in place of the ``width`` features that a model was fitted on."""
     suffix = file.suffix.lower()
     if file.is_dir() or suffix in IMAGE_SUFFIXES:
@@ -54,13 +54,13 @@ def _holds(kind: Any) -> str:
 
 
 def encode_like(
-    like: tables.Source,
+    like: tables.TableSpec,
     model: Path,
     file: Path,
     *,
     label_column: str | None = None,
     seen: Callable[[int, int], object] = lambda count, total: None,
-) -> tables.Table:
+) -> tables.FeatureTable:
     """The texts or images of a file as a table of embeddings, by the encoder that a model was fitted on.
 
     Parameters
@@ -89,12 +89,12 @@ def encode_like(
             f"which has more options, and name embedded.parquet in place of {file}."
         ) from error
     columns = arrow_columns(source.columns, file)
-    label = tables._label(file, columns, label_column, like)
-    return tables.Table(
+    label = tables.find_label(file, columns, label_column, like)
+    return tables.FeatureTable(
         path=file,
         features=features,
         columns=columns,
-        source=tables.Source(features=like.features, label=label, encoder=like.encoder),
+        spec=tables.TableSpec(features=like.features, label=label, encoder=like.encoder),
     )
 
 
