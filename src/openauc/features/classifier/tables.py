@@ -143,7 +143,7 @@ def read_table(
         )
     fitted = like.features if embedding_column is None else ()
     lacking = [name for name in fitted if name not in file.columns]
-    names, left_out = fitted, ()
+    names, left_out = fitted, tuple[str, ...]()
     if not fitted or (lacking and len(fitted) == 1):
         names, left_out = file.find_features(embedding_column, (label, group_column))
         if file.columns[names[0]].ndim == 2:  # a column of lists may have another name; its width is compared later
