@@ -67,8 +67,9 @@ class Forms(OpenAUC):
         """Mixtures of confident hits at the cut, and the known sample in the slot of each."""
         if not self.min_confidence:
             return super().mix(hidden, target)
+        target = target.to(hidden.device)
         with torch.no_grad(), clean_statistics(self.backbone):
-            probability, predicted = self.class_scores(self._after_cut(hidden)).softmax(1).max(1)
+            probability, predicted = self.class_scores(self.backbone.post(hidden, self.cut)).softmax(1).max(1)
         chosen = ((predicted == target) & (probability >= self.min_confidence)).nonzero().squeeze(1)
         mixed, kept = super().mix(hidden[chosen], target[chosen])
         return mixed, chosen[kept]

@@ -438,3 +438,12 @@ def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "model.parquet")
     assert "\\x1b[2Ja" in run("evaluate", tmp_path / "model.parquet", "--by", "part")
     assert "\x1b" not in run("evaluate", tmp_path / "\x1b[2J.npz", code=2)
+
+
+def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
+    path, page = tmp_path / "model\udcff.parquet", tmp_path / "page\udcff.html"
+    Predictions.of(*TRIPLE).save(path)
+    assert "model\\udcff.parquet" in run("evaluate", path, "--replicates", 10)
+    assert "model\\udcff.parquet" in run("evaluate", path, "--shards", "--replicates", 10)
+    run("report", path, "-o", page, "--replicates", 10)
+    assert page.is_file()

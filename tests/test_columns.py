@@ -360,6 +360,21 @@ def test_columns_of_something_else(cells):
     assert as_column_of_numbers(np.array(["2020-01-01", "NaT"], "M8[ns]")) is None
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_names_of_files_need_not_be_utf8(tmp_path, suffix):
+    path = tmp_path / f"a\udcff{suffix}"
+    write_columns(path, {"file": ["x"], "n": [1]}, about={"key": "value"})
+    assert read_columns(path)["n"].tolist() == [1]
+    assert read_about(path) == ({} if suffix == ".csv" else {"key": "value"})
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(ValueError, match=r"/log' has no suffix, and there is no such folder; expected a file"):
+        read_columns(tmp_path / "log")
+    with pytest.raises(ValueError, match=r"' is a folder; expected a file"):
+        read_columns(tmp_path)
+
+
 def test_texts_that_spreadsheets_run_are_quoted_and_read_back(tmp_path) -> None:
     names = ["=1+1", "+x", "-x", "@x", "\tx", "'=x", "-1.5", "plain"]
     write_columns(tmp_path / "a.csv", {"=name": names, "n": range(8)})

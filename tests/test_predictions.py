@@ -274,7 +274,7 @@ def test_missing_file(tmp_path):
 @pytest.mark.parametrize("name", ["p.pkl", "p", "p.npz.bak"])
 def test_wrong_suffix(tmp_path, name):
     (tmp_path / name).write_text("")
-    with pytest.raises(ValueError, match=r"suffix .*expected one of \.npz, \.csv, \.parquet"):
+    with pytest.raises(ValueError, match=r"suffix.*one of \.npz, \.csv, \.parquet"):
         Predictions.load(tmp_path / name)
     with pytest.raises(ValueError, match=r"suffix"):
         TRIPLE.save(tmp_path / name)

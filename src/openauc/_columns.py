@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 import warnings
 import zipfile
@@ -95,7 +96,8 @@ def read_about(path: PathLike) -> dict[str, str]:
     """What a file says beside its columns, as the encoder of its embeddings; nothing if it is a ``.csv`` file."""
     suffix = suffix_of(path)
     if suffix == ".parquet":
-        found = import_pyarrow()[1].read_schema(path).metadata or {}
+        with open_for_arrow(path) as file:
+            found = import_pyarrow()[1].read_schema(file).metadata or {}
         said = {key.decode(errors="replace"): text.decode(errors="replace") for key, text in found.items()}
     elif suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
@@ -108,9 +110,13 @@ def read_about(path: PathLike) -> dict[str, str]:
 def suffix_of(path: PathLike) -> str:
     """The suffix of ``path``, one of :data:`FORMATS`."""
     suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise ValueError(f"{path} has the suffix {suffix!r}; expected one of {', '.join(FORMATS)}.")
-    return suffix
+    if suffix in FORMATS:
+        return suffix
+    said = f"{path} has the suffix {suffix!r}"
+    if not suffix:
+        there = "has no suffix" if Path(path).exists() else "has no suffix, and there is no such folder"
+        said = f"{os.fspath(path)!r} {'is a folder' if Path(path).is_dir() else there}"
+    raise ValueError(f"{said}; expected a file that ends in one of {', '.join(FORMATS)}.")
 
 
 def read_numbers(columns: Columns, name: str, path: PathLike) -> NDArray[Any]:
@@ -286,10 +292,25 @@ def _read_npz(path: Path) -> Columns:
 def _read_parquet(path: Path) -> Columns:
     pyarrow, parquet = import_pyarrow()
     try:
-        table = parquet.read_table(path)
+        with open_for_arrow(path) as file:
+            table = parquet.read_table(file)
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable_parquet(path, error) from None
     return arrow_columns(table, path)
+
+
+def open_for_arrow(path: PathLike) -> Any:
+    """A file that Arrow reads; given a path, Arrow opens only names in UTF-8."""
+    return import_pyarrow()[0].OSFile(os.fsencode(path))
+
+
+def as_utf8(name: str) -> str:
+    r"""The name of a file for a column of text: bytes that are not UTF-8 become escapes.
+
+    >>> as_utf8("a\udcff.png")
+    'a\\xff.png'
+    """
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def unreadable_parquet(path: PathLike, error: Exception) -> ValueError:

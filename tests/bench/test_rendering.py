@@ -203,3 +203,18 @@ def test_refusals(summary: Summary) -> None:
     with pytest.raises(ValueError, match="no summary"):
         render()
     assert set(FORMATS) == {"text", "markdown", "latex", "csv"}
+
+
+def test_markdown_has_no_html_of_an_error() -> None:
+    error = "ValueError: <img src=x onerror=alert(1)> & |"
+    text = render(summarise([TrialResult(spec=TrialSpec.of("digits", 0, "softmax"), error=error)]), format="markdown")
+    assert "&lt;img src=x onerror=alert(1)&gt; &amp; \\|" in text
+    assert "<img" not in text
+
+
+def test_csv_has_no_formula_for_spreadsheets(tmp_path: Path) -> None:
+    file = tmp_path / "=1+1.json"
+    file.write_text('{"source": "digits", "image_size": 8, "splits": [{"known": [0, 1], "unknown": [2]}]}')
+    result = TrialResult(spec=TrialSpec.of(str(file), 0, "softmax"), metrics={"openauc": 0.5})
+    (record,) = csv.DictReader(io.StringIO(render(summarise([result]), format="csv")))
+    assert record["protocol"] == "'=1+1"

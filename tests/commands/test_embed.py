@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from commands.application import SMALL
 from openauc._trial_files import features_file
 from openauc.cli import app
 from openauc.encoders import Encoder, get_encoder, output
-from openauc.encoders.parts import claimed, parts_folder
+from openauc.encoders.output import open_parts, parts_file
 from openauc.features import OpenSetClassifier
 from openauc.predictions import read_columns
 from openauc.protocols import PROTOCOLS
@@ -147,6 +149,15 @@ def test_images_in_class_folders_and_in_one(pictures, colours, tmp_path):
     np.testing.assert_allclose(flat["embedding"], found["embedding"][:3], rtol=1e-6)
 
 
+def test_names_of_files_need_not_be_utf8(pictures, table, words, colours, tmp_path):
+    (pictures / "cat").rename(pictures / "c\udcff")
+    run("embed", pictures, "-e", colours, "-o", tmp_path / "images.parquet")
+    assert sorted(set(embedded(tmp_path / "images.parquet")["label"])) == ["c\\xff", "dog", "fox"]
+    texts = table.rename(tmp_path / "texts\udcff.parquet")
+    run("embed", texts, "-e", words, "-o", tmp_path / "out\udcff.parquet")
+    assert (tmp_path / "out\udcff.parquet").is_file()
+
+
 def test_images_of_a_table(pictures, colours, words, tmp_path):
     files = sorted(pictures.rglob("*.png"))
     cells = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
@@ -203,7 +214,7 @@ def test_a_table_of_image_paths(pictures, colours, words, tmp_path, column):
     source.write_text("\n".join([f"{column},label,text", *rows[2:3]]))
     assert "there is no image" in run(*line, code=2)
     assert "none of the 1 images can be read; the first: there is no image" in run(*line, "--skip-bad", code=2)
-    assert not parts_folder(out).exists()
+    assert not parts_file(out).exists()
 
 
 def test_other_formats_are_read_or_named(colours, tmp_path):
@@ -316,6 +327,12 @@ def interrupted(monkeypatch, counts, chunks, *line):
         return run(*line, code=130)
 
 
+def finished(out):
+    """How many features wait for the others."""
+    with closing(sqlite3.connect(parts_file(out))) as parts:
+        return parts.execute("SELECT count(*) FROM features").fetchone()[0]
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "npz"])
 def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
     out, whole = tmp_path / f"out.{suffix}", tmp_path / f"whole.{suffix}"
@@ -325,7 +342,7 @@ def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
     killed = subprocess.run([sys.executable, "-c", KILLED, *line], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not out.exists()
-    assert len(list(parts_folder(out).glob("*.npz"))) == 3
+    assert finished(out) == 24
     counts = counting(monkeypatch)
     run(*line)
     assert counts == [8, 8, 8, 2]
@@ -335,7 +352,7 @@ def test_a_killed_run_goes_on(table, words, tmp_path, monkeypatch, suffix):
         assert out.read_bytes() == whole.read_bytes()
     for name, column in read_columns(whole).items():
         np.testing.assert_array_equal(read_columns(out)[name], column)
-    assert not parts_folder(out).exists()
+    assert not parts_file(out).exists()
 
 
 def test_control_c_keeps_what_is_done(pictures, colours, tmp_path, monkeypatch):
@@ -400,49 +417,44 @@ def test_parts_of_another_encoder_are_refused(pictures, colours, tmp_path, monke
     assert "Or remove" in said
 
 
-def cut(part):
-    """Lose the end of a file."""
-    part.write_bytes(part.read_bytes()[:-100])
-
-
-def drop_rows(part):
-    """Lose features whose keys are still there."""
-    arrays = read_columns(part)
-    np.savez(part, keys=arrays["keys"], features=arrays["features"][:-3])
-
-
-@pytest.mark.parametrize("damage", [cut, drop_rows])
-def test_a_damaged_part_is_made_anew(table, words, tmp_path, monkeypatch, damage):
+def test_damaged_parts_are_named_with_what_to_do(table, words, tmp_path, monkeypatch):
     out, counts = tmp_path / "out.parquet", counting(monkeypatch)
     line = ("embed", table, "-e", words, "-o", out)
     interrupted(monkeypatch, counts, 3, *line)
-    damage(next(parts_folder(out).glob("*.npz")))
+    content = parts_file(out).read_bytes()
+    parts_file(out).write_bytes(content[:100] + bytes(len(content) - 100))
+    assert f"{parts_file(out)} cannot be used" in (said := run(*line, code=2))
+    assert "remove it to start again" in said
+    parts_file(out).unlink()
     run(*line)
-    assert sum(counts) == 50 + 8
-    np.testing.assert_allclose(embedded(out)["embedding"], get_encoder(words)(TEXTS), atol=1e-6)
+    assert len(embedded(out)["embedding"]) == 50
 
 
 def test_one_run_at_a_time(table, words, tmp_path):
     out = tmp_path / "out.parquet"
-    with claimed(out, get_encoder(words).about):
+    with open_parts(out, get_encoder(words)):
         assert "another run is writing" in run("embed", table, "-e", words, "-o", out, code=2)
-        assert parts_folder(out).is_dir()
-    assert not parts_folder(out).exists()
+        assert parts_file(out).is_file()
+    assert not parts_file(out).exists()
     run("embed", table, "-e", words, "-o", out)
     assert len(embedded(out)["text"]) == 50
 
 
-@pytest.mark.parametrize("plan", [None, "not json", "[]", '{"made_by": "someone"}'])
-def test_a_folder_of_parts_that_is_not_ours_stays(table, words, tmp_path, plan):
+@pytest.mark.parametrize("kind", ["text", "folder", "database"])
+def test_parts_that_are_not_ours_stay(table, words, tmp_path, kind):
     out = tmp_path / "out.parquet"
-    folder = parts_folder(out)
-    folder.mkdir()
-    (folder / "mine.txt").write_text("of value")
-    if plan is not None:
-        (folder / "plan.json").write_text(plan)
-    before = sorted(os.listdir(folder))
-    assert "`openauc embed` did not make it; move it" in run("embed", table, "-e", words, "-o", out, code=2)
-    assert sorted(os.listdir(folder)) == before
+    file = parts_file(out)
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "text":
+        file.write_text("of value")
+    else:
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute("CREATE TABLE features (mine)")
+    before = None if kind == "folder" else file.read_bytes()
+    assert f"{file} would keep finished parts" in (said := run("embed", table, "-e", words, "-o", out, code=2))
+    assert "move it away, or write to another file" in said
+    assert file.is_dir() if kind == "folder" else file.read_bytes() == before
     assert not out.exists()
 
 
@@ -451,7 +463,7 @@ def test_bad_input_is_said_in_one_sentence(pictures, table, words, colours, tmp_
     assert "as text, hundreds of numbers a row" in run("embed", table, "-e", words, "-o", "features.csv", code=2)
     assert "expected .parquet or .npz" in run("embed", table, "-e", words, "-o", "features.json", code=2)
     assert "does not exist; create it first" in run("embed", table, "-e", words, "-o", tmp_path / "no/a.npz", code=2)
-    assert "is the source itself" in run("embed", table, "-e", words, "-o", table, code=2)
+    assert "it is an input of this command" in run("embed", table, "-e", words, "-o", table, code=2)
     assert "Did you mean 'minilm'?" in run("embed", table, "-e", "minlm", *out, code=2)
     assert "'efficientnet_lite0' is for image, but there is text" in run(
         "embed", table, "-e", "efficientnet_lite0", *out, code=2

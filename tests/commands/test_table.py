@@ -189,6 +189,8 @@ def test_refusals_are_one_sentence(store: Store, tmp_path: Path) -> None:
         ((store.root, "--level", 95), "level is 95"),
         ((store.root, "--only", "mthod=softmax"), "Did you mean 'method'?"),
         ((store.root, "-o", tmp_path / "no" / "t.md"), "does not exist"),
+        ((store.root, "-o", tmp_path / "t.html"), "openauc report"),
+        ((store.root, "-o", tmp_path / "t.html", "-f", "text"), "openauc report"),
     ):
         said = run(*words, code=2)
         assert message in said

@@ -343,3 +343,14 @@ def test_values_become_what_they_mean():
 def test_importing_the_commands_imports_no_torch():
     code = "import sys, openauc.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("No module named 'timm'"), PermissionError(13, "denied", "x.npz")]
+)
+def test_a_missing_package_and_a_closed_file_are_sentences(tmp_path, monkeypatch, error):
+    def failing(*_, **__):
+        raise error
+
+    monkeypatch.setattr("openauc.bench.runner.load_data", failing)
+    refused("train", "digits", "-m", "gcpl", *SMALL, "-o", tmp_path / "run", match="timm|denied")

@@ -5,7 +5,7 @@ from torch.optim import SGD, Adam
 
 from openauc.features import SCORES
 from openauc.losses import smoothed_cross_entropy
-from openauc.methods.base import Method, draw_points, torch_generator
+from openauc.methods.base import Method, torch_generator
 from openauc.methods.softmax import Softmax
 from openauc.recipe import Recipe
 
@@ -133,9 +133,12 @@ def test_own_weights_depend_on_rng_alone(backbone):
     assert not torch.equal(first, third)
 
 
-def test_points_and_generators(rng):
-    points = draw_points(200, 100, rng)
-    assert points.shape == (200, 100)
+def test_points_and_generators(backbone, rng):
+    method = Softmax(backbone, 3, rng=rng)
+    method.use_points(2000)
+    points = method.points
+    assert points.shape == (2000, backbone.feature_dim)
     assert points.requires_grad
+    assert not any(parameter.requires_grad for parameter in method.head.parameters())
     assert points.std().item() == pytest.approx(0.1, rel=0.05)
     assert torch_generator(rng).initial_seed() != torch_generator(rng).initial_seed()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from openauc._columns import quote_formula
 from openauc._validation import check_choice
@@ -56,7 +59,12 @@ def layout(summaries: Sequence[Summary], *, best: str = "¹", second: str = "²"
     ``best`` and ``second`` are how the notes refer to the marks. Trials scored on held-out classes get a table of their
     own.
     """
-    notes = [(*_legend(summary, best, second), *summary.notes) for summary in summaries]
+    legend = _templates().get_template("legend.txt")
+    notes = []
+    for summary in summaries:
+        cells, has_mean = [cell for row in summary.rows for cell in row.cells], MEAN in summary.columns
+        lines = legend.render(summary=summary, cells=cells, has_mean=has_mean, best=best, second=second).splitlines()
+        notes.append((*lines, *summary.notes))
     shared = tuple(note for note in notes[0] if all(note in other for other in notes))
     for summary, its in zip(summaries, notes, strict=True):
         yield from _grids(summary)
@@ -88,29 +96,6 @@ def rich_table(grid: Grid) -> Group:
         ]
         table.add_row(Text(label), *cells)
     return Group(Text(grid.title, style="bold"), table)
-
-
-def _legend(summary: Summary, best: str, second: str) -> Iterator[str]:
-    cells = [cell for row in summary.rows for cell in row.cells]
-    if any(cell.rank for cell in cells):
-        yield f"{best} best and {second} runner-up of a column, among rows with all of its splits."
-    if any(cell.std_population is not None for cell in cells):
-        yield "± population standard deviation over the n trials (as in the paper; CSV also has the sample one)."
-    if any(cell.interval for cell in cells):
-        yield (
-            f"[ ] {100 * summary.level:g} % interval of the mean over distinct splits (Student t; seeds, and splits "
-            "with the same known classes, are averaged first)."
-        )
-    if any(cell.paper for cell in cells):
-        yield "paper: the printed value, then ours minus it."
-    if summary.baseline is not None:
-        yield (
-            f"Δ difference to {summary.baseline} on the (split, seed) pairs both have, averaged over distinct splits, "
-            "with its interval; p of the paired t-test over distinct splits, Holm-corrected over the rows of a column; "
-            "flip: p of the exact sign-flip test, not corrected."
-        )
-    if MEAN in summary.columns:
-        yield "mean: over the protocols, for rows that have all of them with all splits."
 
 
 def _grids(summary: Summary) -> Iterator[Grid]:
@@ -201,24 +186,9 @@ def _text(summaries: Sequence[Summary]) -> str:
 
 
 def _markdown(summaries: Sequence[Summary]) -> str:
-    def escaped(text: str) -> str:
-        return text.replace("|", "\\|").replace("\n", " ")
-
-    def cell(entry: Entry) -> str:
-        mark = {1: "**", 2: "*"}.get(entry.rank or 0, "")
-        # Empty lines keep the details of a row level with each other; at the end they would only add height.
-        return re.sub("(<br>)+$", "", "<br>".join([f"{mark}{entry.value}{mark}", *entry.details]))
-
-    blocks = []
-    for block in layout(summaries, best="**bold**", second="*italic*"):
-        if isinstance(block, Grid):
-            rules = ("---", *(":---:" for _ in block.headings[1:]))
-            rows = [(label, *map(cell, entries)) for label, entries in block.rows]
-            lines = [f"| {' | '.join(map(escaped, row))} |" for row in (block.headings, rules, *rows)]
-            blocks += [f"**{block.title}**", "\n".join(lines)]
-        else:
-            blocks.append("\n".join(f"- {escaped(note)}" for note in block))
-    return "\n\n".join(blocks) + "\n"
+    templates = _templates(lambda text: html.escape(text, quote=False).replace("|", "\\|").replace("\n", " "))
+    blocks = layout(summaries, best="**bold**", second="*italic*")
+    return templates.get_template("table.md").render(blocks=list(blocks))
 
 
 _LATEX = str.maketrans(
@@ -241,48 +211,26 @@ _LATEX = str.maketrans(
 
 def _latex(summaries: Sequence[Summary]) -> str:
     """Tables for the booktabs package."""
+    blocks = layout(summaries, best="Bold:", second="underlined:")
+    return _templates(lambda text: text.translate(_LATEX)).get_template("table.tex").render(blocks=list(blocks))
 
-    def value(entry: Entry) -> str:
-        command = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(entry.rank or 0, "%s")
-        return command % entry.value.translate(_LATEX)
 
-    def lines(label: str, entries: Sequence[Entry]) -> Iterator[str]:
-        yield " & ".join([label.translate(_LATEX), *map(value, entries)]) + r" \\"
-        for details in zip(*(entry.details for entry in entries), strict=True):
-            small = (rf"{{\scriptsize {detail.translate(_LATEX)}}}" if detail else "" for detail in details)
-            yield " & ".join(["", *small]).lstrip() + r" \\"
-
-    def table(grid: Grid) -> str:
-        rows = ("\n".join(lines(*row)) for row in grid.rows)
-        return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\caption{{{grid.title.translate(_LATEX)}}}",
-                rf"\begin{{tabular}}{{l{'c' * (len(grid.headings) - 1)}}}",
-                r"\toprule",
-                " & ".join(heading.translate(_LATEX) for heading in grid.headings) + r" \\",
-                r"\midrule",
-                "\n\\addlinespace\n".join(rows),
-                r"\bottomrule",
-                r"\end{tabular}",
-                r"\end{table}",
-            ]
-        )
-
-    def notes(texts: Sequence[str]) -> str:
-        return "\n".join(rf"\par{{\footnotesize {text.translate(_LATEX)}\par}}" for text in texts)
-
-    blocks = [
-        table(block) if isinstance(block, Grid) else notes(block)
-        for block in layout(summaries, best="Bold:", second="underlined:")
-    ]
-    return "\n\n".join([r"% needs \usepackage{booktabs}", *blocks]) + "\n"
+def _templates(escaped: Callable[[str], str] = str) -> Environment:
+    templates = Environment(
+        loader=PackageLoader("openauc.bench", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # not HTML: each format escapes what it needs
+    )
+    # Empty lines keep the details of a row level with each other; at the end they would only add height.
+    templates.filters |= {"escaped": escaped, "without_empty_end": lambda text: re.sub("(<br>)+$", "", text)}
+    return templates
 
 
 def _csv(summaries: Sequence[Summary]) -> str:
     records = [
-        _record(summary, row, column, cell)
+        {name: quote_formula(value) for name, value in _record(summary, row, column, cell).items()}
         for summary in summaries
         for row in summary.rows
         for column, cell in zip(summary.columns, row.cells, strict=True)
@@ -291,13 +239,13 @@ def _csv(summaries: Sequence[Summary]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: quote_formula(value) for name, value in record.items()} for record in records)
+    writer.writerows(records)
     return text.getvalue()
 
 
 def _record(summary: Summary, row: Row, column: Column, cell: Cell) -> dict[str, Any]:
-    low, high = cell.interval or (None, None)
     paired = cell.paired
+    low, high = cell.interval or (None, None)
     paired_low, paired_high = (paired and paired.interval) or (None, None)
     return {
         "metric": summary.metric,
@@ -305,29 +253,22 @@ def _record(summary: Summary, row: Row, column: Column, cell: Cell) -> dict[str,
         "method": row.method,
         "settings": cell.settings,
         **column._asdict(),
-        "mean": cell.mean,
-        "std_population": cell.std_population,
-        "std_sample": cell.std_sample,
+        **_fields(cell, "mean", "std_population", "std_sample"),
         "level": summary.level,
         "low": low,
         "high": high,
-        "n_trials": cell.n_trials,
-        "n_seeds": cell.n_seeds,
-        "n_splits": cell.n_splits,
-        "n_distinct": cell.n_distinct,
-        "failed": cell.failed,
-        "missing": cell.missing,
-        "rank": cell.rank,
+        **_fields(cell, "n_trials", "n_seeds", "n_splits", "n_distinct", "failed", "missing", "rank"),
         "baseline": paired and summary.baseline,
-        "difference": paired and paired.difference,
+        **_fields(paired, "difference"),
         "difference_low": paired_low,
         "difference_high": paired_high,
-        "p_value": paired and paired.p_value,
-        "p_holm": paired and paired.p_holm,
-        "p_sign_flip": paired and paired.p_sign_flip,
-        "n_pairs": paired and paired.n_pairs,
+        **_fields(paired, "p_value", "p_holm", "p_sign_flip", "n_pairs"),
         "n_distinct_pairs": paired and paired.n_distinct,
         "paper_mean": cell.paper and cell.paper.mean,
         "paper_std": cell.paper and cell.paper.std,
         "paper_difference": cell.paper_difference,
     }
+
+
+def _fields(item: Cell | Paired | None, *names: str) -> dict[str, Any]:
+    return {name: item and getattr(item, name) for name in names}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,18 +19,7 @@ from openauc._validation import check_choice, check_fraction
 from openauc.bench.paper import Published, published, training_of
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
-from openauc.bench.variants import (
-    ARGUMENT,
-    BUDGET,
-    MEAN,
-    Column,
-    Scored,
-    find_baseline,
-    scored_trials,
-    setting_names,
-    telling_settings,
-    variants_of,
-)
+from openauc.bench.variants import MEAN, Column, Scored, find_baseline, scored_trials, telling_settings, variants_of
 from openauc.comparison import holm
 from openauc.intervals import Interval
 from openauc.metrics.registry import METRICS
@@ -41,9 +30,9 @@ from openauc.protocols import PROTOCOLS
 class Paired:
     """A variant minus the baseline, on the (split, seed) pairs that both have.
 
-    Differences are averaged within each distinct split; mean, interval and p-values treat those averages as the sample.
-    ``p_value`` is the paired t-test's, ``p_holm`` the same corrected over the rows of the column, ``p_sign_flip`` that
-    of the exact sign-flip test. With a single distinct split there are none.
+    Differences are averaged within each distinct split, and these averages are the sample. ``p_value`` is from the
+    paired t-test, ``p_holm`` the same corrected over the rows of the column, ``p_sign_flip`` from the exact sign-flip
+    test. With a single distinct split all three are None.
     """
 
     difference: float
@@ -133,7 +122,13 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         cells = [
-            {"variant": row.label, "method": row.method, **column._asdict(), **_flat(cell)}
+            {
+                "variant": row.label,
+                "method": row.method,
+                **column._asdict(),
+                **asdict(cell),
+                "paper_difference": cell.paper_difference,
+            }
             for row in self.rows
             for column, cell in zip(self.columns, row.cells, strict=True)
             if not cell.is_empty
@@ -192,9 +187,9 @@ def summarise(
     cells = {
         column: _column_cells(column, variants, metric=metric, baseline=baseline, level=level) for column in columns
     }
-    averaged = _averaged(columns)
-    if averaged:
-        cells[MEAN] = _ranked(_mean_cells([cells[column] for column in averaged]), METRICS[metric].better)
+    tested = [column for column in columns if not column.held_out] or columns
+    if len(tested) > 1 and all(column.group is None for column in tested):
+        cells[MEAN] = _ranked(_mean_cells([cells[column] for column in tested]), METRICS[metric].better)
     rows = tuple(
         Row(label=label, method=members[0].spec.method, cells=tuple(column[label] for column in cells.values()))
         for label, members in variants.items()
@@ -219,12 +214,6 @@ def _columns(trials: Iterable[Scored]) -> list[Column]:
         groups, key=lambda c: (c.held_out > 0, places.get(c.protocol, len(places)), c.protocol, c.held_out)
     )
     return [column._replace(group=group) for column in ordered for group in (None, *groups[column])]
-
-
-def _averaged(columns: Sequence[Column]) -> list[Column]:
-    """Columns of the mean: those of the test parts if there are any; none where there are groups or fewer than two."""
-    tested = [column for column in columns if not column.held_out] or list(columns)
-    return tested if len(tested) > 1 and all(column.group is None for column in tested) else []
 
 
 Values = dict[tuple[int, int], float]
@@ -343,43 +332,28 @@ def _ranked(cells: Mapping[str, Cell], better: str, *, splits: Mapping[str, set[
 
 
 def _mean_cells(columns: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
+    """The mean over the columns for each row that has all splits of all of them."""
     splits = [max(cell.n_splits for cell in cells.values()) for cells in columns]
-    return {label: _mean_cell([cells[label] for cells in columns], splits) for label in columns[0]}
-
-
-def _mean_cell(cells: Sequence[Cell], splits: Sequence[int]) -> Cell:
-    means = [cell.mean for cell, n in zip(cells, splits, strict=True) if cell.mean is not None and cell.n_splits == n]
-    if len(means) < len(cells):
-        return Cell()
-    printed = [cell.paper.mean for cell in cells if cell.paper is not None]
-    return Cell(
-        mean=float(np.mean(means)),
-        n_trials=sum(cell.n_trials for cell in cells),
-        paper=Published(float(np.mean(printed))) if len(printed) == len(cells) else None,
-    )
+    means = {}
+    for label in columns[0]:
+        cells = [found[label] for found in columns]
+        values = [c.mean for c, n in zip(cells, splits, strict=True) if c.mean is not None and c.n_splits == n]
+        printed = [cell.paper.mean for cell in cells if cell.paper is not None]
+        means[label] = Cell()
+        if len(values) == len(cells):
+            paper = Published(float(np.mean(printed))) if len(printed) == len(cells) else None
+            means[label] = Cell(mean=float(np.mean(values)), n_trials=sum(c.n_trials for c in cells), paper=paper)
+    return means
 
 
 def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]], metric: str) -> Iterable[str]:
-    filled = {
-        column: [cell for cell in by_label.values() if cell.n_trials]
-        for column, by_label in cells.items()
-        if column != MEAN
-    }
-    yield from _size_notes(filled)
-    yield from _training_notes(trials)
-    printed = {column.protocol for column, found in filled.items() if any(cell.paper for cell in found)}
-    for text in dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed):
-        yield f"The paper: {text}."
-    yield from _trouble_notes(trials, metric)
-    yield from _environment_notes(trials)
-
-
-def _size_notes(filled: Mapping[Column, Sequence[Cell]]) -> Iterable[str]:
+    filled = {c: [cell for cell in found.values() if cell.n_trials] for c, found in cells.items() if c != MEAN}
     every = [cell for found in filled.values() for cell in found]
-    if not every:
-        return
-    n, splits, seeds = (_span(getattr(cell, name) for cell in every) for name in ("n_trials", "n_splits", "n_seeds"))
-    yield f"n, trials per cell: {n} (splits: {splits}, seeds: {seeds})."
+    if every:
+        n, splits, seeds = (
+            _span(getattr(cell, name) for cell in every) for name in ("n_trials", "n_splits", "n_seeds")
+        )
+        yield f"n, trials per cell: {n} (splits: {splits}, seeds: {seeds})."
     for column, found in filled.items():
         fewer = [cell for cell in found if cell.n_distinct < cell.n_splits]
         if fewer and column.group is None:
@@ -388,6 +362,23 @@ def _size_notes(filled: Mapping[Column, Sequence[Cell]]) -> Iterable[str]:
                 f"{column.label}: splits {equal} have the same known classes, so {_span(c.n_splits for c in fewer)} "
                 f"splits count as {_span(c.n_distinct for c in fewer)}."
             )
+    yield from _training_notes(trials)
+    printed = {column.protocol for column, found in filled.items() if any(cell.paper for cell in found)}
+    for text in dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed):
+        yield f"The paper: {text}."
+    yield from _trouble_notes(trials, metric)
+    environments = [trial.finished.environment for trial in trials if trial.finished]
+    facts = ((key, Counter(found[key] for found in environments if key in found)) for key in _ENVIRONMENT)
+    told = [f"{key} {', '.join(_counted(counts))}" for key, counts in facts if counts]
+    if told:
+        yield f"Made with {'; '.join(told)}."
+
+
+_ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")
+
+
+def _counted(counts: Counter[str]) -> list[str]:
+    return list(counts) if len(counts) == 1 else [f"{value} ({n:,} trials)" for value, n in counts.most_common()]
 
 
 def _span(numbers: Iterable[int]) -> str:
@@ -396,48 +387,17 @@ def _span(numbers: Iterable[int]) -> str:
 
 
 def _training_notes(trials: Sequence[Scored]) -> Iterable[str]:
-    """Settings that no label shows: those of all rows once, then those of single methods."""
+    """All settings that labels do not show, with the methods and, where there are several, the columns they are of."""
     shown = telling_settings(trials)
-    budget = [_explained(trials, name) for name in BUDGET if not any(name in names for names in shown.values())]
-    options: dict[str, list[str]] = {method: [] for method in shown}
-    others: dict[str, list[str]] = {method: [] for method in shown}
-    for method, names in shown.items():
-        members = [trial for trial in trials if trial.spec.method == method]
-        for name in setting_names(members):
-            if name not in BUDGET and name not in names:
-                (options if name.startswith(ARGUMENT) else others)[method].append(_explained(members, name))
-    everywhere = [text for text in next(iter(others.values())) if all(text in texts for texts in others.values())]
-    if budget or everywhere:
-        yield f"Trained with {', '.join(budget + everywhere)}."
-    for method in shown:
-        own = options[method] + [text for text in others[method] if text not in everywhere]
-        if own:
-            yield f"{method}: {', '.join(own)}."
-
-
-def _explained(trials: Sequence[Scored], name: str) -> str:
-    """The phrases of a setting, each with the recipes or protocols it belongs to where there are several."""
-    explanations: tuple[Callable[[Scored], str], ...] = (
-        lambda trial: "",
-        lambda trial: trial.settings.get("recipe", ""),
-        lambda trial: trial.scored_on.label,
-        lambda trial: f"{trial.scored_on.label} {trial.settings.get('recipe', '')}",
-    )
-    for explain in explanations:
-        phrases: dict[str, set[str]] = defaultdict(set)
-        for trial in trials:
-            phrases[explain(trial)].add(trial.settings.get(name, ""))
-        if all(len(found) == 1 for found in phrases.values()):
-            break
-    where: dict[str, list[str]] = defaultdict(list)
-    for context, found in phrases.items():
-        where[" or ".join(sorted(found))].append(context)
-    named = "recipe " if name == "recipe" else ""
-    return ", ".join(
-        f"{named}{phrase}" + (f" ({', '.join(contexts)})" if contexts != [""] else "")
-        for phrase, contexts in where.items()
-        if phrase
-    )
+    columns = dict.fromkeys(trial.scored_on.label for trial in trials)
+    who: dict[str, dict[str, None]] = defaultdict(dict)
+    where: dict[str, dict[str, None]] = defaultdict(dict)
+    for trial in trials:
+        text = ", ".join(phrase for name, phrase in trial.settings.items() if name not in shown[trial.spec.method])
+        who[text][trial.spec.method] = where[text][trial.scored_on.label] = None
+    for text in filter(None, who):
+        on = "" if len(where[text]) == len(columns) else f" on {', '.join(where[text])}"
+        yield f"{', '.join(who[text])}{on}: {text}."
 
 
 _MOST_ERRORS = 5
@@ -447,47 +407,28 @@ def _trouble_notes(trials: Sequence[Scored], metric: str) -> Iterable[str]:
     missing = sum(trial.result is None for trial in trials)
     if missing:
         yield f"Trials without a result: {missing:,} of {len(trials):,}."
-    without = [t.spec.id for t in trials if t.finished and _lacks(t.finished, metric)]
+    without = [
+        trial.spec.id
+        for trial in trials
+        if trial.finished
+        and any(_value(trial.finished, group, metric) is None for group in (None, *trial.finished.groups))
+    ]
     if without:
-        more = f" and {len(without) - 1:,} more" if len(without) > 1 else ""
         yield (
-            f"{without[0]}{more}: {metric} is missing or not a finite number, which counts as missing; "
+            f"{_and_more(without)}: {metric} is missing or not a finite number, which counts as missing; "
             "`openauc table STORE --recompute` computes it from the predictions."
         )
-    errors: dict[str, list[Scored]] = defaultdict(list)
+    errors: dict[str, list[str]] = defaultdict(list)
     for trial in trials:
         if trial.result is not None and trial.result.error is not None:
-            errors[next(iter(trial.result.error.strip().splitlines()), "no message")].append(trial)
-    if not errors:
-        return
-    yield f"Failed trials: {sum(map(len, errors.values())):,} of {len(trials):,}."
+            errors[next(iter(trial.result.error.strip().splitlines()), "no message")].append(trial.spec.id)
+    if errors:
+        yield f"Failed trials: {sum(map(len, errors.values())):,} of {len(trials):,}."
     by_size = sorted(errors.items(), key=lambda item: -len(item[1]))
-    for line, failed in by_size[:_MOST_ERRORS]:
-        more = f" and {len(failed) - 1:,} more" if len(failed) > 1 else ""
-        yield f"{failed[0].spec.id}{more}: {line}"
+    yield from (f"{_and_more(failed)}: {line}" for line, failed in by_size[:_MOST_ERRORS])
     if len(by_size) > _MOST_ERRORS:
         yield f"Other errors: {len(by_size) - _MOST_ERRORS:,}."
 
 
-def _lacks(result: TrialResult, metric: str) -> bool:
-    return any(_value(result, group, metric) is None for group in (None, *result.groups))
-
-
-_ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")
-
-
-def _environment_notes(trials: Iterable[Scored]) -> Iterable[str]:
-    environments = [trial.finished.environment for trial in trials if trial.finished and trial.finished.environment]
-    facts = []
-    for key in _ENVIRONMENT:
-        counts = Counter(environment[key] for environment in environments if key in environment)
-        if len(counts) == 1:
-            facts.append(f"{key} {next(iter(counts))}")
-        elif counts:
-            facts.append(f"{len(counts)} {key}s " + ", ".join(f"{v} ({n:,} trials)" for v, n in counts.most_common()))
-    if facts:
-        yield f"Made with {'; '.join(facts)}."
-
-
-def _flat(cell: Cell) -> dict[str, Any]:
-    return {**asdict(cell), "paper_difference": cell.paper_difference}
+def _and_more(ids: Sequence[str]) -> str:
+    return ids[0] + (f" and {len(ids) - 1:,} more" if len(ids) > 1 else "")

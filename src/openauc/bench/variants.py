@@ -1,8 +1,4 @@
-"""Which trials are repetitions of one another, and how to name those that are not.
-
-Trials of one variant differ in split and seed only; whatever else differs, above all the budget, makes another variant,
-and its label says what it is.
-"""
+"""Rows of a table: trials that differ only in split and seed are one row; the label says what else differs."""
 
 from __future__ import annotations
 
@@ -73,29 +69,25 @@ ARGUMENT = "method_args."
 def _settings(spec: TrialSpec) -> dict[str, str]:
     """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
     settings = {f"{ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
+    changed: Iterable[tuple[str, Any]] = ()
     if spec.recipe is not None:
         settings["recipe"], changed = named_recipe(spec.recipe, spec.protocol)
         settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
         settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
-        settings.update((f"recipe.{name}", f"{name}={_plain(value)}") for name, value in changed)
-        if spec.backbone != ("resnet50" if spec.recipe.image_size > LARGE_IMAGES else "vgg32"):
-            settings["backbone"] = str(spec.backbone)
     settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
-    if spec.score is not None:
-        settings["score"] = f"score {spec.score}"
-    if spec.weights is not None:
-        settings["weights"] = f"weights {spec.weights}"
-    if spec.validation:
-        settings["validation"] = f"{spec.validation:.4g} of the training part held out"
-    if spec.balanced:
-        settings["balanced"] = "balanced test part"
-    if spec.precision != "fp32":
-        settings["precision"] = spec.precision
-    if spec.compile:
-        settings["compile"] = "compiled"
-    if spec.protocol_hash is not None:
-        settings["protocol"] = f"protocol file {spec.protocol_hash}"
-    return settings
+    settings |= {f"recipe.{name}": f"{name}={_plain(value)}" for name, value in changed}
+    large = spec.recipe is not None and spec.recipe.image_size > LARGE_IMAGES
+    others = {
+        "backbone": spec.backbone if spec.backbone != ("resnet50" if large else "vgg32") else None,
+        "score": spec.score and f"score {spec.score}",
+        "weights": spec.weights and f"weights {spec.weights}",
+        "validation": f"{spec.validation:.4g} of the training part held out" if spec.validation else None,
+        "balanced": "balanced test part" if spec.balanced else None,
+        "precision": spec.precision if spec.precision != "fp32" else None,
+        "compile": "compiled" if spec.compile else None,
+        "protocol": spec.protocol_hash and f"protocol file {spec.protocol_hash}",
+    }
+    return settings | {name: phrase for name, phrase in others.items() if phrase}
 
 
 def _plain(value: Any) -> str:
@@ -104,7 +96,7 @@ def _plain(value: Any) -> str:
 
 
 def variants_of(trials: Sequence[Scored]) -> dict[str, list[Scored]]:
-    """Trials by row, in the paper's order of methods; the label names what tells a row from others."""
+    """Trials by row, in the paper's order of methods; a label names the settings in which its row differs."""
     shown = telling_settings(trials)
     rows: dict[str, list[Scored]] = defaultdict(list)
     for trial in trials:
@@ -118,7 +110,7 @@ def telling_settings(trials: Sequence[Scored]) -> dict[str, list[str]]:
     Settings of the budget count when they differ between any two rows, others when they do within the method.
     """
     shown: dict[str, list[str]] = {trial.spec.method: [] for trial in trials}
-    for name in setting_names(trials):
+    for name in dict.fromkeys(name for trial in trials for name in trial.settings):
         values: dict[tuple[Any, ...], set[str]] = defaultdict(set)
         for trial in trials:
             if name in BUDGET and name not in trial.settings:
@@ -132,14 +124,10 @@ def telling_settings(trials: Sequence[Scored]) -> dict[str, list[str]]:
     return shown
 
 
-def setting_names(trials: Iterable[Scored]) -> list[str]:
-    return list(dict.fromkeys(name for trial in trials for name in trial.settings))
-
-
 def _label(trial: Scored, shown: Iterable[str]) -> str:
-    phrases = {name: trial.settings[name] for name in shown if name in trial.settings}
-    options = ", ".join(phrase for name, phrase in phrases.items() if name.startswith(ARGUMENT))
-    others = ", ".join(phrase for name, phrase in phrases.items() if not name.startswith(ARGUMENT))
+    named = [name for name in shown if name in trial.settings]
+    options = ", ".join(trial.settings[name] for name in named if name.startswith(ARGUMENT))
+    others = ", ".join(trial.settings[name] for name in named if not name.startswith(ARGUMENT))
     return trial.spec.method + (f" {options}" if options else "") + (f" ({others})" if others else "")
 
 

@@ -53,8 +53,7 @@ def embed(
     For a training that asks for code from elsewhere, --method and --set backbone name it.
     """
     from openauc.encoders.inputs import open_source
-    from openauc.encoders.output import check_output, write_embeddings
-    from openauc.encoders.parts import parts_folder
+    from openauc.encoders.output import check_output, parts_file, write_embeddings
     from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
 
     check_output(out)
@@ -76,10 +75,10 @@ def embed(
         trusted = {method, str(assignments("--set", set_).get("backbone"))}
         network = _encoder_of(run, device, batch_size, trusted)
     try:
-        with progress_bar("texts" if opened.kind == "text" else "images") as seen:
-            skipped = write_embeddings(opened, network, out, skip_bad=skip_bad, seen=seen)
+        with progress_bar("texts" if opened.kind == "text" else "images") as on_progress:
+            skipped = write_embeddings(opened, network, out, skip_bad=skip_bad, on_progress=on_progress)
     except KeyboardInterrupt:
-        say(f"stopped; the same command goes on with what is done, in {parts_folder(out)}.", err=True)
+        say(f"stopped; the same command goes on with what is done, in {parts_file(out)}.", err=True)
         raise typer.Exit(130) from None
     for sentence in skipped:
         say(f"skipped: {sentence}", err=True)

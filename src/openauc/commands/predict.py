@@ -191,13 +191,13 @@ def read_like_model(
     folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
 ) -> FeatureTable:
     """Read a table like the one a model was fitted on; texts and images are embedded."""
-    from openauc.encoders.like import encode_like, lacks_features
+    from openauc.encoders.prepare import encode_like, lacks_features
     from openauc.features.classifier.tables import read_table
 
     spec = classifier.table_spec_
     if embedding_column is None and lacks_features(file, spec, classifier.n_features_in_):
-        with progress_bar("embedding") as seen:
-            table = encode_like(spec, folder, file, label_column=label_column, seen=seen)
+        with progress_bar("embedding") as on_progress:
+            table = encode_like(spec, folder, file, label_column=label_column, on_progress=on_progress)
     else:
         table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
     width, expected = table.features.shape[1], classifier.n_features_in_

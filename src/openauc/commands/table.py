@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from openauc.bench.trial import TrialResult
 
 Format = Literal["text", "markdown", "latex", "csv"]
-FORMAT_OF_SUFFIX: dict[str, Format] = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
 def table(
@@ -53,6 +53,9 @@ def table(
 
     for name in metric or ():
         check_choice("--metric", name, METRICS)
+    if out is not None and out.suffix.lower() not in FORMAT_OF_SUFFIX:
+        expected = ", ".join(filter(None, FORMAT_OF_SUFFIX))
+        raise ValueError(f"{out} should end in one of {expected}; `openauc report {store}` makes a page.")
     if not store.is_dir():
         raise ValueError(f"there is no store {store}; `openauc run NAME --store {store}` makes one.")
     results, planned = Store(store).results(), Store(store).planned()
@@ -67,8 +70,7 @@ def table(
     metrics = metric or [main_metric(results)]
     results = [_with_metrics(result, metrics, Store(store), recompute=recompute) for result in results]
     summaries = [summarise(results, metric=name, baseline=baseline, level=level, planned=planned) for name in metrics]
-    suffix = out.suffix.lower() if out is not None else ""
-    chosen: Format = format or FORMAT_OF_SUFFIX.get(suffix, "text")
+    chosen = format or FORMAT_OF_SUFFIX[out.suffix.lower() if out is not None else ""]
     if out is not None:
         write_text(out, render(*summaries, format=chosen))
     elif chosen == "text":

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""``text`` with its control characters, but line breaks and tabs, written out.
+    r"""``text`` with control characters, and bytes of names that are not UTF-8, written as escapes.
 
     >>> visible("cat\x1b[2J")
     'cat\\x1b[2J'

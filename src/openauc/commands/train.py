@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -133,7 +134,8 @@ def _own_folder(folder: Path, spec: TrialSpec, *, main: bool) -> Iterator[Store]
 def _fail(error: str) -> None:
     """End as bad input does, or, where a training went wrong, with exit code 1."""
     kind, _, message = error.partition("\n")[0].partition(": ")
-    if kind in ("ValueError", "TypeError", "FileNotFoundError", "ImportError", "OSError"):
+    known = getattr(builtins, kind, None)
+    if isinstance(known, type) and issubclass(known, ValueError | TypeError | OSError | ImportError):
         raise ValueError(message)
     typer.echo(message if kind == "FloatingPointError" else error, err=True)
     raise typer.Exit(1)

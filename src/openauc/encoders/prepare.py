@@ -1,34 +1,125 @@
-"""Embeddings that a protocol needs and that nobody has made yet."""
+"""Embeddings made when they are needed: the data of a protocol, and texts or images for a fitted model."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from filelock import FileLock
 
-from openauc.encoders.inputs import open_source
+from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
+from openauc.encoders.base import CHUNK
+from openauc.encoders.inputs import is_image, is_text, open_source
 from openauc.encoders.output import write_embeddings
 from openauc.encoders.registry import encoder_kind, get_encoder
+from openauc.features.classifier import tables
 from openauc.protocols import Protocol
-from openauc.protocols.embeddings import EmbeddingFile, EmbeddingSource
+from openauc.protocols.embeddings import EmbeddingSource
+from openauc.protocols.sources import IMAGE_SUFFIXES, Part
 
 
 def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
-    """Embed what is missing of a protocol's data, once for all that share the cache.
+    """Embed the data of a protocol that is not embedded yet, once for all processes that share the cache.
 
-    Data that is not there is left to the reading of it, which says how to get it.
+    Missing data is not an error here: reading it says how to get it.
     """
-    for source in (protocol.known_source, protocol.unknown_source):
-        if isinstance(source, EmbeddingSource):
-            for part in ("train", "test") if source is protocol.known_source else ("test",):
-                for file in source.files(part, data_root):
-                    if not file.path.is_file() and file.made_of is not None:
-                        _make(file, file.made_of)
+    known, unknown = protocol.known_source, protocol.unknown_source
+    needed: list[tuple[Any, Part]] = [(known, "train"), (known, "test"), (unknown, "test")]
+    for source, part in needed:
+        for file in source.files(part, data_root) if isinstance(source, EmbeddingSource) else ():
+            if file.path.is_file() or file.made_of is None:
+                continue
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{file.path}.lock"):
+                if not file.path.is_file():  # nobody else made it in the meantime
+                    encoder = get_encoder(file.encoder, kind=encoder_kind(file.encoder))
+                    write_embeddings(open_source(str(file.made_of), wanted=encoder.kind), encoder, file.path)
 
 
-def _make(file: EmbeddingFile, data: Path) -> None:
-    file.path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{file.path}.lock"):
-        if not file.path.is_file():  # nobody else made it in the meantime
-            encoder = get_encoder(file.encoder, kind=encoder_kind(file.encoder))
-            write_embeddings(open_source(str(data), wanted=encoder.kind), encoder, file.path)
+def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
+    """Whether a file holds texts or images instead of the ``width`` features that a model was fitted on."""
+    suffix = file.suffix.lower()
+    if file.is_dir() or suffix in IMAGE_SUFFIXES:
+        return True
+    if suffix not in (".csv", ".parquet") or not file.is_file() or len(like.features) > 1:
+        return False
+    holds = _contents(file)
+    if {*like.features, *tables.EMBEDDINGS} & set(holds) or "list" in holds.values():
+        return False
+    # A model of one column was fitted on lists; of a model saved from Python, nothing is known.
+    return "item" in holds.values() and list(holds.values()).count("number") < (width if like.features else 1)
+
+
+def _contents(file: Path) -> dict[str, str]:
+    """For each column of a table whether it holds a "list", a "number", or an "item" that may be encoded."""
+    if file.suffix.lower() == ".csv":
+        with warnings.catch_warnings(action="ignore"):  # they come again when the file is read
+            return {name: "item" if cells.dtype.kind == "U" else "number" for name, cells in GappyCsv(file).items()}
+    pyarrow, parquet = import_pyarrow()
+    try:
+        with open_for_arrow(file) as opened:
+            schema = parquet.read_schema(opened)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise unreadable_parquet(file, error) from None
+
+    def holds(kind: Any) -> str:
+        types = pyarrow.types
+        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            return "list"
+        return "item" if is_text(kind) or is_image(kind) else "number"
+
+    return {name: holds(schema.field(name).type) for name in schema.names}
+
+
+def encode_like(
+    like: tables.TableSpec,
+    model: Path,
+    file: Path,
+    *,
+    label_column: str | None = None,
+    on_progress: Callable[[int, int], object] = lambda count, total: None,
+) -> tables.FeatureTable:
+    """The texts or images of a file as a table of embeddings, by the encoder that a model was fitted on.
+
+    Parameters
+    ----------
+    like
+        Where the samples of the model came from.
+    model, file
+        The folder of the model; a table, a folder of images or one image.
+    label_column
+        As in :func:`~openauc.features.classifier.tables.read_table`.
+    on_progress
+        Called after each chunk with the number of items that are done, and of all items.
+    """
+    command = f"`openauc embed {file} -e {like.encoder or 'ENCODER'} -o embedded.parquet`"
+    if like.encoder is None:
+        raise ValueError(
+            f"{file} holds no embeddings, and {model} does not know which encoder made those it was fitted on; run "
+            f"{command} with that encoder, and name embedded.parquet in place of {file}."
+        )
+    try:
+        source = open_source(str(file), wanted=encoder_kind(like.encoder))
+        encoder, items, size = get_encoder(like.encoder, kind=source.kind), iter(source.items()), CHUNK[source.kind]
+        features = []
+        for start in range(0, len(source), size):
+            on_progress(start, len(source))
+            features.append(encoder(list(islice(items, size))))
+        on_progress(len(source), len(source))
+    except (ValueError, OSError, ImportError) as error:
+        raise ValueError(
+            f"{file} cannot be embedded by {like.encoder}, on which {model} was fitted: {error} Or run {command}, "
+            f"which has more options, and name embedded.parquet in place of {file}."
+        ) from error
+    columns = arrow_columns(source.columns, file)
+    label = tables.find_label(file, columns, label_column, like)
+    return tables.FeatureTable(
+        path=file,
+        features=np.concatenate(features),
+        columns=columns,
+        spec=tables.TableSpec(features=like.features, label=label, encoder=like.encoder),
+    )

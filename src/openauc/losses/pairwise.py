@@ -30,10 +30,9 @@ class PairwiseAUCLoss(nn.Module):
         N is the number of ``"pairs"`` (the paper) or of ``"hits"``: pairs counted with their weight, which
         makes the loss a conditional mean (the public code).
     gather
-        Compare with the samples of every process as well. Each process then holds the loss of all samples,
-        and gradients averaged over the processes, as DistributedDataParallel does, are those of one process
-        with all samples. Without an initialised process group it does nothing. Every process has to call the
-        loss, empty-handed or not.
+        Compare with the samples of every process as well. Each process then has the loss of all samples, and gradients
+        averaged over the processes, as by DistributedDataParallel, are those of one process with all samples. Every
+        process has to call the loss, also without a sample. Without a process group this does nothing.
 
     Examples
     --------
@@ -56,22 +55,14 @@ class PairwiseAUCLoss(nn.Module):
         self.gather = gather
 
     def forward(self, open_known: Tensor, open_unknown: Tensor, *, weight: Tensor | None = None) -> Tensor:
-        """Loss of one batch.
+        """Loss of one batch, a scalar; without a pair, or a hit to divide by, a zero that still carries gradient.
 
         Parameters
         ----------
-        open_known
-            (K,) open-set scores of known samples, higher = more unknown.
-        open_unknown
-            (U,) open-set scores of unknown samples; U = K for slot pairing.
+        open_known, open_unknown
+            (K,) and (U,) open-set scores, higher = more unknown; U = K for slot pairing.
         weight
             (K,) non-negative weights of the known samples, bool or number; 1 when left out.
-
-        Returns
-        -------
-        Tensor
-            A scalar. Without a pair, or without a hit where hits are the normaliser, it is a zero that still
-            carries gradient.
         """
         self._check(open_known, open_unknown, weight)
         if self.gather and dist.is_available() and dist.is_initialized():

@@ -17,22 +17,8 @@ def squared_distance(features: Tensor, points: Tensor, *, per_class: int = 1) ->
 
     .. math:: d_e(x, P_c) = \lVert \phi(x) - P_c \rVert^2 / D
 
-    Parameters
-    ----------
-    features
-        (B, D).
-    points
-        (K * per_class, D), the points of class 0 first.
-    per_class
-        Number of points of each class.
+    From features (B, D) and points (K * per_class, D), those of class 0 first, to (B, K).
 
-    Returns
-    -------
-    Tensor
-        (B, K).
-
-    Examples
-    --------
     >>> squared_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0], [3.0, 4.0]])).tolist()
     [[12.5, 0.0]]
     """
@@ -111,19 +97,9 @@ def rpl_loss(
 
     .. math:: \mathrm{CE}(d_e / T, y) + \lambda \, \overline{(d_e(x_i, P_{y_i}) - R)^2}
 
-    Parameters
-    ----------
-    distance
-        (B, K) from :func:`squared_distance`. With several points per class the radius term uses their mean.
-    target
-        (B,) class numbers.
-    radius
-        R, a scalar or (1,): one radius for all classes.
-    temperature, weight, smoothing
-        As in :func:`gcpl_loss`.
+    Arguments are those of :func:`gcpl_loss`, and R, a scalar or (1,): one radius for all classes. With several points
+    per class the radius term uses their mean.
 
-    Examples
-    --------
     >>> distance, target = torch.tensor([[2.0, 2.0]]), torch.tensor([0])
     >>> round(rpl_loss(distance, target, torch.tensor(0.0)).item(), 4)  # log 2 + 0.1 * 2^2
     1.0931
@@ -148,21 +124,9 @@ def arpl_loss(
 
     .. math:: \mathrm{CE}((d_e - d_d) / T, y) + \lambda \, \overline{\max(0, d_e(x_i, P_{y_i}) - R + m)}
 
-    Parameters
-    ----------
-    distance, dot
-        (B, K) from :func:`squared_distance` and :func:`dot_distance`.
-    target
-        (B,) class numbers.
-    radius
-        R, a scalar or (1,).
-    temperature, weight, smoothing
-        As in :func:`gcpl_loss`.
-    margin
-        m, 1 in the public code; the printed formula has none.
+    Arguments are those of :func:`rpl_loss`, ``dot`` (B, K) from :func:`dot_distance`, and the margin m, 1 in the public
+    code; the printed formula has none.
 
-    Examples
-    --------
     >>> distance, dot, target = torch.tensor([[2.0, 2.0]]), torch.zeros(1, 2), torch.tensor([0])
     >>> round(arpl_loss(distance, dot, target, torch.tensor(0.0)).item(), 4)  # log 2 + 0.1 * (2 + 1)
     0.9931

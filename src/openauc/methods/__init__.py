@@ -36,15 +36,8 @@ def method_names() -> list[str]:
 def load_method(name: str | type[Method]) -> type[Method]:
     """Class of the method called ``name``: a file in this folder, or ``pkg.module`` for one kept elsewhere.
 
-    A class is returned as it is.
+    The module ends in ``METHOD = <a subclass of Method>``. A class is returned as it is.
 
-    Raises
-    ------
-    ValueError
-        If there is no such method, or if the module does not end in ``METHOD = <a subclass of Method>``.
-
-    Examples
-    --------
     >>> load_method("openauc").__name__
     'OpenAUC'
     """
@@ -134,11 +127,6 @@ def make_method(
         See :class:`~openauc.methods.base.Method`.
     method_args
         Keyword options. ``{"preset": name}`` stands for the options of a preset; others given beside it win.
-
-    Raises
-    ------
-    ValueError
-        For an unknown method, preset or option, naming the accepted ones.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from openauc.losses.prototype import arpl_loss, dot_distance, squared_distance
-from openauc.methods.base import Method, draw_points
+from openauc.methods.base import Method
 from openauc.models.base import Backbone
 
 
@@ -44,8 +44,7 @@ class ARPL(Method):
         label_smoothing: float | None = None,
     ) -> None:
         super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
-        self.head.requires_grad_(False)
-        self.points = draw_points(num_classes, backbone.feature_dim, rng)
+        self.use_points(num_classes)
         self.radius = nn.Parameter(torch.zeros(1))
         self.temperature = temperature
         self.weight = weight
@@ -58,19 +57,10 @@ class ARPL(Method):
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy plus the margin term."""
         features = self.backbone(x)
-        distance = squared_distance(features, self.points)
-        dot = dot_distance(features, self.points)
+        distance, dot = squared_distance(features, self.points), dot_distance(features, self.points)
         self.observe(distance - dot, y)
-        return arpl_loss(
-            distance,
-            dot,
-            y,
-            self.radius,
-            temperature=self.temperature,
-            weight=self.weight,
-            margin=self.margin,
-            smoothing=self.label_smoothing,
-        )
+        options = {"temperature": self.temperature, "weight": self.weight, "margin": self.margin}
+        return arpl_loss(distance, dot, y, self.radius, **options, smoothing=self.label_smoothing)
 
 
 METHOD = ARPL

@@ -69,15 +69,8 @@ class ARPLCS(ARPL):
         margin: float = 1.0,
         label_smoothing: float | None = None,
     ) -> None:
-        super().__init__(
-            backbone,
-            num_classes,
-            rng=rng,
-            temperature=temperature,
-            weight=weight,
-            margin=margin,
-            label_smoothing=label_smoothing,
-        )
+        options = {"temperature": temperature, "weight": weight, "margin": margin}
+        super().__init__(backbone, num_classes, rng=rng, **options, label_smoothing=label_smoothing)
         with branch(backbone, 1):  # refuses a backbone of one branch before a long training does
             pass
         self.beta = beta
@@ -156,17 +149,12 @@ class ARPLCS(ARPL):
         """Step one adversary; everything else the loss depends on keeps its gradient untouched."""
         parameters = list(self.get_submodule(name).parameters())
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = _process_mean(gradient)
+            if dist.is_available() and dist.is_initialized():  # the classifier's wrapper does not average these
+                dist.all_reduce(gradient)
+                gradient /= dist.get_world_size()
+            parameter.grad = gradient
         self._adversaries[name].step()
         self._adversaries[name].zero_grad()
-
-
-def _process_mean(gradient: Tensor) -> Tensor:
-    """Mean over processes; the wrapper that averages the classifier's gradients sees nothing of these."""
-    if dist.is_available() and dist.is_initialized():
-        dist.all_reduce(gradient)
-        gradient /= dist.get_world_size()
-    return gradient
 
 
 METHOD = ARPLCS

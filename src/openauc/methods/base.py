@@ -35,12 +35,9 @@ class Method(nn.Module):
 
     Notes
     -----
-    ``method(x)`` is ``logits(x)`` and ``method(x, y)`` is ``loss(x, y)``. A wrapper such as
-    DistributedDataParallel only synchronises gradients of what passes through its own ``forward``, so a
-    training loop hands the wrapper to ``train_batch`` as ``forward`` and never calls ``loss`` itself. Only
-    the unwrapped method has ``passes``, ``train_batch``, ``open_score`` and ``diagnostics``.
-
-    What a step reports are tensors, which the loop adds up where they are: no number is read from the device.
+    ``method(x)`` is ``logits(x)`` and ``method(x, y)`` is ``loss(x, y)``. A wrapper such as DistributedDataParallel
+    synchronises only gradients of what passes through its own ``forward``, so a training loop gives the wrapper to
+    ``train_batch`` and never calls ``loss`` itself. Steps report tensors: no number is read from the device.
     """
 
     recipe: ClassVar[str] = "plain"
@@ -145,20 +142,17 @@ class Method(nn.Module):
         forward: Callable[..., Tensor] | None = None,
         backward: Callable[[Tensor], object] | None = None,
     ) -> dict[str, Tensor]:
-        """One optimiser step on one batch.
+        """One optimiser step on a batch of images (B, 3, H, W) with classes (B,).
 
         Parameters
         ----------
-        x, y
-            Images (B, 3, H, W) and classes (B,).
-        optimizer
-            From ``optimizer(recipe)``, possibly wrapped.
+        x, y, optimizer
+            The batch, and what ``optimizer(recipe)`` returned, possibly wrapped.
         phase
             Which of ``passes`` this batch belongs to.
-        forward
-            The wrapped method (DistributedDataParallel, autocast); the method itself when left out.
-        backward
-            What to call with the loss, such as ``accelerator.backward``; ``loss.backward()`` when left out.
+        forward, backward
+            The wrapped method (DistributedDataParallel, autocast), and what to call with the loss, such as
+            ``accelerator.backward``; the method itself and ``loss.backward()`` when left out.
 
         Returns
         -------
@@ -177,6 +171,12 @@ class Method(nn.Module):
         logits, target = self._last_batch
         return {"known_accuracy": (logits.argmax(1) == target).double().mean()}
 
+    def use_points(self, count: int) -> None:
+        """Classify by distances to ``count`` learnable points instead of the linear head, which is not trained."""
+        self.head.requires_grad_(False)
+        drawn = torch.randn(count, self.backbone.feature_dim, generator=torch_generator(self.rng))
+        self.points = nn.Parameter(0.1 * drawn)
+
     def _step(self, loss: Tensor, optimizer: Optimizer, backward: Callable[[Tensor], object] | None) -> None:
         optimizer.zero_grad()
         (torch.Tensor.backward if backward is None else backward)(loss)
@@ -190,8 +190,3 @@ class Method(nn.Module):
 def torch_generator(rng: np.random.Generator) -> torch.Generator:
     """A CPU torch generator seeded by the next draw of ``rng``."""
     return torch.Generator().manual_seed(int(rng.integers(2**63)))
-
-
-def draw_points(count: int, feature_dim: int, rng: np.random.Generator) -> nn.Parameter:
-    """(count, D) learnable points, each coordinate 0.1 times a standard normal."""
-    return nn.Parameter(0.1 * torch.randn(count, feature_dim, generator=torch_generator(rng)))

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from openauc.losses.prototype import gcpl_loss, squared_distance
-from openauc.methods.base import Method, draw_points
+from openauc.methods.base import Method
 from openauc.models.base import Backbone
 
 
@@ -18,8 +18,7 @@ class GCPL(Method):
     temperature, weight
         T and the weight of the prototype term of :func:`~openauc.losses.gcpl_loss`.
     backbone, num_classes, rng, label_smoothing
-        See :class:`~openauc.methods.base.Method`. The linear head is kept for the sake of published weights
-        but neither used nor trained.
+        See :class:`~openauc.methods.base.Method`. The linear head is neither used nor trained.
     """
 
     score = "max_probability"
@@ -35,8 +34,7 @@ class GCPL(Method):
         label_smoothing: float | None = None,
     ) -> None:
         super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
-        self.head.requires_grad_(False)
-        self.points = draw_points(num_classes, backbone.feature_dim, rng)
+        self.use_points(num_classes)
         self.temperature = temperature
         self.weight = weight
 

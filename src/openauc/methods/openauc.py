@@ -106,29 +106,27 @@ class OpenAUC(Method):
         self._last_pairs: tuple[Tensor, Tensor, Tensor] | None = None
 
     def loss(self, x: Tensor, y: Tensor, unknown: Tensor | None = None) -> Tensor:
-        """Eq. 17 on one batch, with real ``unknown`` images in place of mixtures if there are any.
+        """Eq. 17 on one batch of images (B, 3, H, W) with classes (B,); on the CPU these do not wait for the device.
 
-        Parameters
-        ----------
-        x, y
-            Known images (B, 3, H, W) and classes (B,). With classes on the CPU mixing does not wait for the device.
-        unknown
-            (U, 3, H, W) images of no known class. They too leave no trace in running statistics; pairing by
-            slot needs U = B.
+        ``unknown`` (U, 3, H, W) are images of unknown classes to use in place of mixtures; pairing by slot needs U = B.
         """
         target = y.to(x.device)
-        hidden = self._before_cut(x)
-        logits = self.class_scores(self._after_cut(hidden))
+        # The backbone as a whole may be compiled.
+        hidden = self.backbone(x) if self.cut == "features" else self.backbone.pre(x, self.cut)
+        logits = self.class_scores(self.backbone.post(hidden, self.cut))
         open_known = self.pair_score(logits)
         correct = self.switch(logits, target)
         if unknown is None:
             mixed, kept = self.mix(hidden, y)
             if self.pairing != "all":
                 open_known, correct = open_known[kept], correct[kept]
-            open_unknown = self._score_mixed(mixed) if len(mixed) else open_known[:0]
-        else:
-            with clean_statistics(self.backbone):
+        with clean_statistics(self.backbone):
+            if unknown is not None:
                 open_unknown = self.pair_score(self.logits(unknown))
+            elif len(mixed):
+                open_unknown = self.pair_score(self.class_scores(self.backbone.post(mixed, self.cut)))
+            else:
+                open_unknown = open_known[:0]
         self.observe(logits, target)
         self._last_pairs = open_known.detach(), open_unknown.detach(), correct
         classification = smoothed_cross_entropy(logits, target, smoothing=self.label_smoothing)
@@ -154,10 +152,8 @@ class OpenAUC(Method):
     def diagnostics(self) -> dict[str, Tensor]:
         """What the ranking term saw in the last batch, next to the accuracy.
 
-        ``open_score_known`` and ``open_score_mixed`` are means of r, ``hits`` is the share of paired known
-        samples that take part in the ranking, and ``pair_auc`` the AUC of all paired known samples against
-        the mixtures, or against the unknown images in their place (ties count half). What the batch gave no
-        sample for is left out.
+        ``open_score_known`` and ``open_score_mixed`` are means of r, ``hits`` is the share of paired known samples that
+        take part in the ranking, ``pair_auc`` the AUC of paired known samples against mixtures (ties count half).
         """
         found = super().diagnostics()
         if self._last_pairs is None:
@@ -182,19 +178,6 @@ class OpenAUC(Method):
             weight=self.mix_weight,
             pairing="half" if self.pairing == "half_batch" else "full",
         )
-
-    def _before_cut(self, x: Tensor) -> Tensor:
-        if self.cut == "features":  # the backbone as a whole, which may be compiled
-            features: Tensor = self.backbone(x)
-            return features
-        return self.backbone.pre(x, self.cut)
-
-    def _after_cut(self, hidden: Tensor) -> Tensor:
-        return hidden if self.cut == "features" else self.backbone.post(hidden, self.cut)
-
-    def _score_mixed(self, mixed: Tensor) -> Tensor:
-        with clean_statistics(self.backbone):
-            return self.pair_score(self.class_scores(self._after_cut(mixed)))
 
 
 METHOD = OpenAUC

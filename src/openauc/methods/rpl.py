@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from openauc.losses.prototype import rpl_loss, squared_distance
-from openauc.methods.base import Method, draw_points
+from openauc.methods.base import Method
 from openauc.models.base import Backbone
 
 
@@ -40,8 +40,7 @@ class RPL(Method):
         super().__init__(backbone, num_classes, rng=rng, label_smoothing=label_smoothing)
         if num_centers < 1:
             raise ValueError(f"num_centers is {num_centers}; each class needs at least one point.")
-        self.head.requires_grad_(False)
-        self.points = draw_points(num_classes * num_centers, backbone.feature_dim, rng)
+        self.use_points(num_classes * num_centers)
         self.radius = nn.Parameter(torch.zeros(1))
         self.num_centers = num_centers
         self.temperature = temperature
@@ -55,14 +54,8 @@ class RPL(Method):
         """Cross-entropy plus the pull towards the radius around one's own point."""
         logits = self.logits(x)
         self.observe(logits, y)
-        return rpl_loss(
-            logits,
-            y,
-            self.radius,
-            temperature=self.temperature,
-            weight=self.weight,
-            smoothing=self.label_smoothing,
-        )
+        options = {"temperature": self.temperature, "weight": self.weight, "smoothing": self.label_smoothing}
+        return rpl_loss(logits, y, self.radius, **options)
 
 
 METHOD = RPL

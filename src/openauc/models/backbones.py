@@ -71,19 +71,17 @@ class TimmBackbone(EncoderBackbone):
         """Run the network up to its map, or pool that map in the network's own way."""
         encoder: Any = self.encoder
         if name == "features":
-            features: Tensor = encoder.forward_head(hidden, pre_logits=True)
-            return features
-        feature_map: Tensor = encoder.forward_features(hidden)
-        return feature_map
+            hidden = encoder.forward_head(hidden, pre_logits=True)
+        else:
+            hidden = encoder.forward_features(hidden)
+        return hidden
 
 
 def from_transformers(name: str, image_size: int) -> TransformersBackbone:
     """Load a pretrained encoder from the Hub or a folder, as AutoBackbone if it is one, else as AutoModel."""
-    try:
-        from transformers import AutoConfig, AutoModel
-        from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING
-    except ImportError as error:
-        raise ImportError(f"backbone 'hf:{name}' needs `pip install transformers`.") from error
+    from transformers import AutoConfig, AutoModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING
+
     try:
         config = AutoConfig.from_pretrained(name)
         # AutoBackbone.from_pretrained itself asks the Hub even for a folder; the class behind it does not.
@@ -99,10 +97,8 @@ def from_transformers(name: str, image_size: int) -> TransformersBackbone:
 
 def from_timm(name: str, image_size: int) -> TimmBackbone:
     """Load a pretrained timm network without its classifier."""
-    try:
-        import timm
-    except ImportError as error:
-        raise ImportError(f"backbone 'timm:{name}' needs `pip install timm`.") from error
+    import timm
+
     return TimmBackbone(timm.create_model(name, pretrained=True, num_classes=0), image_size)
 
 
@@ -150,7 +146,11 @@ def make_backbone(
     if library in LIBRARIES and model:
         if width is not None:
             raise ValueError(f"width is {width}, but {name!r} is pretrained and has its own; leave width out.")
-        return LIBRARIES[library](model, image_size)
+        try:
+            return LIBRARIES[library](model, image_size)
+        except ImportError as error:
+            package = "timm" if library == "timm" else "transformers"
+            raise ImportError(f"backbone {name!r} needs `pip install {package}`.") from error
     check_choice("backbone", name, BACKBONES)
     if width is not None and width > WIDEST:
         raise ValueError(f"width is {width}; expected at most {WIDEST} channels of the first layer, 64 as published.")
@@ -162,10 +162,9 @@ def make_backbone(
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of the tensors of a weights file.
+    """What became of the tensors of a weights file, by the module's names.
 
-    ``ignored`` has the file's own names of tensors without a place in the module (the unused ``bn10``, MoCo's
-    second encoder and queue, a head given to a bare backbone); the other fields have the module's names.
+    ``ignored`` has the file's own names of tensors without a place in the module, as MoCo's second encoder.
     """
 
     loaded: tuple[str, ...]
@@ -176,27 +175,21 @@ class LoadReport:
 
 
 def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: bool = False) -> LoadReport:
-    """Load published or own weights into a backbone or a method, or change nothing and raise.
+    """Load published or own weights into a backbone or a method.
 
-    The file is a ``.safetensors``, or a ``.pth``, ``.pt``, ``.bin`` or ``.tar`` that `torch.load` reads with
-    ``weights_only``. A ``state_dict`` entry is unwrapped; the prefixes ``module.``, ``backbone.`` and MoCo's
-    ``encoder_q.`` are understood. In a method (a module with ``.backbone`` and ``.head``) the published
-    ``fc`` becomes the head.
+    Where a tensor is missing, left over or of another shape, ValueError is raised and nothing is changed.
 
     Parameters
     ----------
     module : nn.Module
-        What to fill. A bare backbone leaves the file's head aside.
+        What to fill. A bare backbone ignores the file's head; in a method the published ``fc`` becomes the head.
     path : str or Path
-        The file.
+        A ``.safetensors``, or a ``.pth``, ``.pt``, ``.bin`` or ``.tar`` that `torch.load` reads with
+        ``weights_only``: tensors by name, also under ``state_dict``, also with the prefixes ``module.``,
+        ``backbone.`` and MoCo's ``encoder_q.``.
     allow_missing_head : bool
         Whether a method may keep what it has outside its backbone (head, points, ...) where the file has
         nothing that fits, as with encoders pretrained on another task.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be read or was damaged, or a tensor is missing, left over or of another shape.
 
     Examples
     --------
@@ -228,12 +221,12 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
         in_head = key.startswith("head.") or (key in own and not key.startswith("backbone."))
         return not (allow_missing_head and has_head and in_head)
 
-    shapes = {key: f"{key} {tuple(placed[key].shape)} for {tuple(own[key].shape)}" for key in report.mismatched}
-    complaints = [
-        *_complaint("missing", list(filter(blamed, report.missing))),
-        *_complaint("unexpected", list(filter(blamed, report.unexpected))),
-        *_complaint("of another shape", [shapes[key] for key in report.mismatched if blamed(key)]),
-    ]
+    shapes = {key: f" {tuple(placed[key].shape)} for {tuple(own[key].shape)}" for key in report.mismatched}
+    found = {"missing": report.missing, "unexpected": report.unexpected, "of another shape": report.mismatched}
+    complaints = []
+    for what, keys in found.items():
+        if wrong := [key + shapes.get(key, "") for key in keys if blamed(key)]:
+            complaints.append(f"{len(wrong)} {what} ({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''})")
     if complaints:
         raise ValueError(
             f"{path.name} does not fit {type(module).__name__}: {'; '.join(complaints)}. Check backbone, "
@@ -247,11 +240,12 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ValueError(f"there is no weights file {path}; check the path.")
     if path.suffix not in (".safetensors", ".pth", ".pt", ".bin", ".tar"):
-        raise ValueError(f"{path.name} is no weights file; pass a .safetensors, .pth, .pt, .bin or .tar one.")
-    if path.suffix == ".safetensors":
+        raise ValueError(f"{path.name} is not a weights file; pass a .safetensors, .pth, .pt, .bin or .tar one.")
+    safe = path.suffix == ".safetensors"
+    if safe:
         sealed_metadata(path)
     try:
-        if path.suffix == ".safetensors":
+        if safe:
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # each format has errors of its own; they all mean the same to the caller
@@ -277,22 +271,10 @@ def _targets(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], *, has_he
         # Beside the wanted network a MoCo file holds a second one, a method's file its head.
         if inside and not any(key.startswith(container) for key in own):
             names = {key: name.removeprefix(container) for key, name in inside.items()}
-    found = {key: _target(name, own, has_head=has_head) for key, name in names.items()}
-    return {key: target for key, target in found.items() if target is not None}
-
-
-def _target(name: str, own: Mapping[str, Tensor], *, has_head: bool) -> str | None:
-    if name in own:
-        return name
-    if f"backbone.{name}" in own:
-        return f"backbone.{name}"
-    if name.startswith("bn10.") or (name.startswith(("fc.", "head.")) and not has_head):
-        return None
-    if name.startswith("fc."):
-        return f"head.{name.removeprefix('fc.')}"
-    return name
-
-
-def _complaint(kind: str, keys: list[str]) -> list[str]:
-    shown = ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")
-    return [f"{len(keys)} {kind} ({shown})"] if keys else []
+    found = {}
+    for key, name in names.items():
+        if name in own or f"backbone.{name}" in own:
+            found[key] = name if name in own else f"backbone.{name}"
+        elif not name.startswith("bn10.") and (has_head or not name.startswith(("fc.", "head."))):
+            found[key] = f"head.{name.removeprefix('fc.')}" if name.startswith("fc.") else name
+    return found

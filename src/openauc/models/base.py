@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from openauc._validation import check_choice
 
 
 class Backbone(nn.Module):
@@ -41,15 +44,7 @@ class Backbone(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define stage()")
 
     def pre(self, x: Tensor, cut: str) -> Tensor:
-        """Return the hidden value at `cut`, which is `x` itself for ``"input"``.
-
-        Parameters
-        ----------
-        x : Tensor, shape (B, 3, H, W)
-            Images.
-        cut : str
-            One of ``cut_points``.
-        """
+        """Return the hidden value of images (B, 3, H, W) at `cut`, which is `x` itself for ``"input"``."""
         for name in self.cut_points[1 : self._position(cut) + 1]:
             x = self.stage(name, x)
         return x
@@ -65,25 +60,13 @@ class Backbone(nn.Module):
         return self.post(x, "input")
 
     def make_head(self, num_classes: int, *, generator: torch.Generator | None = None) -> nn.Linear:
-        r"""Return a new linear head, drawn from PyTorch's default :math:`U(-1/\sqrt D, 1/\sqrt D)`.
-
-        Parameters
-        ----------
-        num_classes : int
-            Number of known classes.
-        generator : torch.Generator, optional
-            Source of the weights; PyTorch's default generator if left out.
-        """
+        r"""Return a new linear head, drawn from PyTorch's default :math:`U(-1/\sqrt D, 1/\sqrt D)`."""
         head = nn.Linear(self.feature_dim, num_classes)
         draw_default_linear(head, generator)
         return head
 
     def _position(self, cut: str) -> int:
-        if cut not in self.cut_points:
-            raise ValueError(
-                f"{type(self).__name__} has no cut point {cut!r}; choose one of {', '.join(self.cut_points)}."
-            )
-        return self.cut_points.index(cut)
+        return self.cut_points.index(check_choice("cut", cut, self.cut_points))
 
 
 class BranchedBatchNorm2d(nn.Module):
@@ -100,12 +83,24 @@ class BranchedBatchNorm2d(nn.Module):
 
 
 @contextmanager
+def _changed(layers: Sequence[nn.Module], name: str, value: Any) -> Iterator[None]:
+    """Give an attribute of some layers another value while the context lasts."""
+    before = [getattr(layer, name) for layer in layers]
+    for layer in layers:
+        setattr(layer, name, value)
+    try:
+        yield
+    finally:
+        for layer, previous in zip(layers, before, strict=True):
+            setattr(layer, name, previous)
+
+
+@contextmanager
 def clean_statistics(module: nn.Module) -> Iterator[None]:
     """Keep every running statistic of `module` as it is while the context lasts.
 
-    In training mode BatchNorm still normalises with the statistics of the batch at hand, but updates neither
-    its running mean and variance nor its batch counter, so that mixed features leave no trace in what known
-    data is normalised with at test time. In evaluation mode nothing changes.
+    In training mode BatchNorm still normalises with the statistics of the batch at hand, but does not record them, so
+    that mixed features do not change what known data is normalised with at test time.
 
     >>> norm = nn.BatchNorm1d(1)
     >>> with clean_statistics(norm):
@@ -115,29 +110,18 @@ def clean_statistics(module: nn.Module) -> Iterator[None]:
     0.0
     """
     # Without tracking, a training BatchNorm is not even handed its running statistics; an evaluating one is.
-    tracking = {layer: layer.track_running_stats for layer in module.modules() if isinstance(layer, _BatchNorm)}
-    for layer in tracking:
-        layer.track_running_stats = False
-    try:
+    tracking = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    with _changed(tracking, "track_running_stats", False):
         yield
-    finally:
-        for layer, tracked in tracking.items():
-            layer.track_running_stats = tracked
 
 
 @contextmanager
 def branch(module: nn.Module, index: int) -> Iterator[None]:
     """Send batches through BatchNorm branch `index` of a two-branch `module` while the context lasts.
 
-    Branch 0, for real images, is what holds outside; branch 1 is for generated ones.
+    Branch 0, for real images, is in use outside; branch 1 is for generated ones. A module without a second branch
+    raises ValueError.
 
-    Raises
-    ------
-    ValueError
-        If `index` is neither 0 nor 1, or is 1 for a module that has no second branch.
-
-    Examples
-    --------
     >>> norm = BranchedBatchNorm2d(3)
     >>> with branch(norm, 1):
     ...     norm.branch
@@ -147,18 +131,13 @@ def branch(module: nn.Module, index: int) -> Iterator[None]:
     """
     if index not in (0, 1):
         raise ValueError(f"branch index is {index!r}; pass 0 for real or 1 for generated images.")
-    selected = {layer: layer.branch for layer in module.modules() if isinstance(layer, BranchedBatchNorm2d)}
+    selected = [layer for layer in module.modules() if isinstance(layer, BranchedBatchNorm2d)]
     if index == 1 and not selected:
         raise ValueError(
             f"{type(module).__name__} has no second BatchNorm branch; build it on the backbone 'vgg32_abn'."
         )
-    for layer in selected:
-        layer.branch = index
-    try:
+    with _changed(selected, "branch", index):
         yield
-    finally:
-        for layer, previous in selected.items():
-            layer.branch = previous
 
 
 def draw_default_linear(layer: nn.Linear, generator: torch.Generator | None) -> None:

@@ -33,12 +33,7 @@ class Generator(nn.Module):
     """
 
     def __init__(
-        self,
-        image_size: int = 32,
-        noise_dim: int = 100,
-        *,
-        width: int = 512,
-        generator: torch.Generator | None = None,
+        self, image_size: int = 32, noise_dim: int = 100, *, width: int = 512, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         doublings = image_size.bit_length() - 3
@@ -91,12 +86,8 @@ class Discriminator(nn.Module):
             layers += [nn.LeakyReLU(0.2, inplace=True)]
             layers += [nn.Conv2d(channels // 2, channels, 4, stride=2, padding=1, bias=False)]
             layers += [nn.BatchNorm2d(channels)]
-        layers += [
-            nn.LeakyReLU(0.2, inplace=True),
-            nn.Conv2d(4 * width, 8 * width, 4, bias=False),
-            nn.Sigmoid(),
-        ]
-        self.layers = nn.Sequential(*layers)
+        last = nn.Conv2d(4 * width, 8 * width, 4, bias=False)
+        self.layers = nn.Sequential(*layers, nn.LeakyReLU(0.2, inplace=True), last, nn.Sigmoid())
         self.classifier = nn.Linear(8 * width, 1)
         draw_convolutional(self, std=0.02, generator=generator)
         draw_default_linear(self.classifier, generator)

@@ -138,7 +138,7 @@ class WorkFolder:
 
 
 def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:20]
 
 
 class MergeTree:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from openauc._columns import FORMATS, suffix_of
+from openauc._columns import FORMATS, open_for_arrow, suffix_of
 from openauc._files import PathLike
 
 _CHANGES = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
@@ -41,7 +41,7 @@ class Shard(NamedTuple):
     @property
     def id(self) -> str:
         """The same for the same file with the same content, and for no other."""
-        return hashlib.sha256("\0".join(map(str, self)).encode()).hexdigest()[:20]
+        return hashlib.sha256("\0".join(map(str, self)).encode(errors="surrogateescape")).hexdigest()[:20]
 
     @property
     def partition(self) -> dict[str, str]:
@@ -72,9 +72,10 @@ class Shard(NamedTuple):
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """What Parquet reads from: the path of a local file, else an open one that fetches what is asked for."""
+        """A file that Parquet reads from; one behind a URL fetches only the parts that are asked for."""
         if not is_url(self.path):
-            yield self.path
+            with open_for_arrow(self.path) as local:
+                yield local
             return
         system, path = _file_system(self.path)
         with system.open(path, "rb") as file:

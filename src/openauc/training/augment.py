@@ -7,7 +7,7 @@ on its size alone.
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -109,30 +109,22 @@ def sharpness(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     return result
 
 
-def rotate(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Turn by v degrees to either side about the centre."""
-    left, right = (_rotation(degrees, *images.shape[2:]) for degrees in (strength, -strength))
-    return _affine(images, left, right, uniform)
+def rotation(degrees: float, height: int, width: int) -> Matrix:
+    """Matrix of a turn about the centre."""
+    angle = -math.radians(degrees % 360)
+    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+    x, y = width / 2, height / 2
+    return (cos, sin, cos * -x + sin * -y + x, -sin, cos, -sin * -x + cos * -y + y)
 
 
-def shear_x(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Move row y by v y pixels to either side."""
-    return _affine(images, (1, strength, 0, 0, 1, 0), (1, -strength, 0, 0, 1, 0), uniform)
-
-
-def shear_y(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Move column x by v x pixels up or down."""
-    return _affine(images, (1, 0, 0, strength, 1, 0), (1, 0, 0, -strength, 1, 0), uniform)
-
-
-def translate_x(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Move by v pixels to either side."""
-    return _affine(images, (1, 0, strength, 0, 1, 0), (1, 0, -strength, 0, 1, 0), uniform)
-
-
-def translate_y(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Move by v pixels up or down."""
-    return _affine(images, (1, 0, 0, 0, 1, strength), (1, 0, 0, 0, 1, -strength), uniform)
+def affine(matrix: Callable[..., Matrix], images: Tensor, strength: float, uniform: Tensor) -> Tensor:
+    """Transform each image by the matrix of v or of -v, equally likely; nearest neighbour, black outside."""
+    size = images.shape[2:]
+    source, inside = _sources((matrix(strength, *size), matrix(-strength, *size)), *size, images.device)
+    which = (uniform[:, 0] >= 0.5).long()
+    index = source.index_select(0, which).unsqueeze(1).expand(-1, images.shape[1], -1)
+    moved = images.flatten(2).gather(2, index)
+    return moved.mul_(inside.index_select(0, which).unsqueeze(1)).view_as(images)
 
 
 def cutout(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
@@ -162,7 +154,6 @@ class Operation(NamedTuple):
     for_digits: bool = True
 
     def strength(self, magnitude: int) -> float:
-        """Strength v at a magnitude between 0 and 30."""
         return self.low + (self.high - self.low) * magnitude / HIGHEST_MAGNITUDE
 
 
@@ -170,7 +161,7 @@ OPERATIONS: dict[str, Operation] = {
     "AutoContrast": Operation(auto_contrast, 0, 1),
     "Equalize": Operation(equalize, 0, 1),
     "Invert": Operation(invert, 0, 1),
-    "Rotate": Operation(rotate, 0, 30, for_digits=False),
+    "Rotate": Operation(partial(affine, rotation), 0, 30, for_digits=False),
     "Posterize": Operation(posterize, 0, 4),
     "Solarize": Operation(solarize, 0, 256),
     "SolarizeAdd": Operation(solarize_add, 0, 110),
@@ -178,11 +169,11 @@ OPERATIONS: dict[str, Operation] = {
     "Contrast": Operation(contrast, 0.1, 1.9),
     "Brightness": Operation(brightness, 0.1, 1.9),
     "Sharpness": Operation(sharpness, 0.1, 1.9),
-    "ShearX": Operation(shear_x, 0, 0.3),
-    "ShearY": Operation(shear_y, 0, 0.3),
+    "ShearX": Operation(partial(affine, lambda v, *_: (1, v, 0, 0, 1, 0)), 0, 0.3),
+    "ShearY": Operation(partial(affine, lambda v, *_: (1, 0, 0, v, 1, 0)), 0, 0.3),
     "CutoutAbs": Operation(cutout, 0, 40),
-    "TranslateXabs": Operation(translate_x, 0, 100, for_digits=False),
-    "TranslateYabs": Operation(translate_y, 0, 100, for_digits=False),
+    "TranslateXabs": Operation(partial(affine, lambda v, *_: (1, 0, v, 0, 1, 0)), 0, 100, for_digits=False),
+    "TranslateYabs": Operation(partial(affine, lambda v, *_: (1, 0, 0, 0, 1, v)), 0, 100, for_digits=False),
 }
 
 
@@ -215,6 +206,7 @@ class RandAugment:
         return images
 
     def _apply(self, images: Tensor, choice: Tensor, uniform: Tensor) -> Tensor:
+        """Each group of images with one choice goes through its operation."""
         order = choice.argsort()
         sizes = torch.bincount(choice, minlength=len(self.operations)).tolist()
         grouped = images.index_select(0, order.to(images.device))
@@ -230,6 +222,7 @@ def resize(images: Tensor, size: int) -> Tensor:
     """Resize uint8 images (B, C, H, W) to squares, bilinear with antialiasing, as Pillow does.
 
     First along the rows, then along the columns, each rounded to whole values; weights have 22 binary places.
+    ``F.interpolate`` rounds otherwise and differs for most pairs of sizes.
     """
     if images.shape[3] != size:
         images = _resize_columns(images.transpose(2, 3), size).transpose(2, 3)
@@ -271,12 +264,8 @@ def to_float(images: Tensor, *, normalize: bool) -> Tensor:
     return images.float().sub_(mean).div_(std)
 
 
-class TrainTransform:
-    """Training images of a recipe: RandAugment at native size, resize, crop, flip, float.
-
-    Crop, flip and RandAugment happen where the recipe asks for them. The same generator state gives the same
-    output. A generator on the CPU serves images on any device and spares a GPU from waiting for the draws.
-    The device needs float64 (AutoContrast), which CPU and CUDA have.
+class TestTransform:
+    """Test images of a recipe: resize and float, nothing random.
 
     Parameters
     ----------
@@ -289,63 +278,48 @@ class TrainTransform:
     def __init__(self, recipe: Recipe, native_size: int) -> None:
         self.recipe = recipe
         self.native_size = native_size
-        self.rand_augment = RandAugment(recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops)
-
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
-        if images.ndim == 2:
-            return _checked_features(images, self.recipe)
-        _check(images, self.native_size)
-        if self.recipe.augmentation == "rand_augment":
-            images = self.rand_augment(images, generator)
-        images = resize(images, self.recipe.image_size)
-        if self.recipe.augmentation != "none":
-            images = random_crop(images, CROP_PADDING, generator)
-            images = random_flip(images, generator)
-        return to_float(images, normalize=self.recipe.normalize)
-
-
-class TestTransform:
-    """Test images of a recipe: resize and float, nothing random.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Supplies normalisation and the final size.
-    native_size : int
-        Side in pixels of the images to come.
-    """
-
-    def __init__(self, recipe: Recipe, native_size: int) -> None:
-        self.recipe = recipe
-        self.native_size = native_size
 
     def __call__(self, images: Tensor) -> Tensor:
         """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
-        if images.ndim == 2:
-            return _checked_features(images, self.recipe)
-        _check(images, self.native_size)
-        return to_float(resize(images, self.recipe.image_size), normalize=self.recipe.normalize)
+        return self.transformed(images, None)
+
+    def transformed(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Images after all steps of the recipe, without the random ones where there is no generator."""
+        recipe = self.recipe
+        if images.ndim == 2:  # features, which have nothing to cut, turn or resize
+            if images.shape[1] != recipe.image_size or recipe.augmentation != "none":
+                raise ValueError(
+                    f"features of width {images.shape[1]} came with a recipe for {recipe.image_size} and augmentation "
+                    f"{recipe.augmentation!r}; set image_size to the width and augmentation to 'none'."
+                )
+            return images
+        if images.dtype != torch.uint8:
+            raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")
+        if images.ndim != 4 or images.shape[1:] != (3, self.native_size, self.native_size) or len(images) == 0:
+            raise ValueError(
+                f"images have shape {tuple(images.shape)}; expected (B, 3, {self.native_size}, {self.native_size}): "
+                "one image or more, channels before height and width, grey repeated three times, side native_size."
+            )
+        if generator is not None and recipe.augmentation == "rand_augment":
+            rand_augment = RandAugment(recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops)
+            images = rand_augment(images, generator)
+        images = resize(images, recipe.image_size)
+        if generator is not None and recipe.augmentation != "none":
+            images = random_flip(random_crop(images, CROP_PADDING, generator), generator)
+        return to_float(images, normalize=recipe.normalize)
 
 
-def _check(images: Tensor, native_size: int) -> None:
-    if images.dtype != torch.uint8:
-        raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")
-    if images.ndim != 4 or images.shape[1:] != (3, native_size, native_size) or len(images) == 0:
-        raise ValueError(
-            f"images have shape {tuple(images.shape)}; expected (B, 3, {native_size}, {native_size}): one "
-            "image or more, channels before height and width, grey repeated three times, side native_size."
-        )
+class TrainTransform(TestTransform):
+    """Training images of a recipe: RandAugment at native size, resize, crop, flip, float.
 
+    Parameters are those of :class:`TestTransform`. Crop, flip and RandAugment happen where the recipe asks for them.
+    The same generator state gives the same output. A generator on the CPU serves images on any device and spares a GPU
+    from waiting for the draws. The device needs float64, which CPU and CUDA have.
+    """
 
-def _checked_features(features: Tensor, recipe: Recipe) -> Tensor:
-    """Features (B, d) as they are: there is no picture in them to cut, turn or resize."""
-    if features.shape[1] != recipe.image_size or recipe.augmentation != "none":
-        raise ValueError(
-            f"features of width {features.shape[1]} came with a recipe for {recipe.image_size} and augmentation "
-            f"{recipe.augmentation!r}; set image_size to the width and augmentation to 'none'."
-        )
-    return features
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:  # type: ignore[override]
+        """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
+        return self.transformed(images, generator)
 
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:
@@ -373,22 +347,6 @@ def _blend(degenerate: Tensor, values: Tensor, strength: float) -> Tensor:
 def _to_uint8(values: Tensor) -> Tensor:
     """Clip to 0..255 and drop the fraction; by way of int16, twice as fast as the direct conversion."""
     return values.clamp_(0, 255).short().to(torch.uint8)
-
-
-def _rotation(degrees: float, height: int, width: int) -> Matrix:
-    angle = -math.radians(degrees % 360)
-    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
-    x, y = width / 2, height / 2
-    return (cos, sin, cos * -x + sin * -y + x, -sin, cos, -sin * -x + cos * -y + y)
-
-
-def _affine(images: Tensor, one: Matrix, other: Matrix, uniform: Tensor) -> Tensor:
-    """Transform each image by one of two equally likely matrices, nearest neighbour, black outside."""
-    source, inside = _sources((one, other), *images.shape[2:], images.device)
-    which = (uniform[:, 0] >= 0.5).long()
-    index = source.index_select(0, which).unsqueeze(1).expand(-1, images.shape[1], -1)
-    moved = images.flatten(2).gather(2, index)
-    return moved.mul_(inside.index_select(0, which).unsqueeze(1)).view_as(images)
 
 
 @lru_cache(maxsize=64)
