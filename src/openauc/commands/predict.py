@@ -14,8 +14,8 @@ from openauc._columns import suffix_of
 from openauc._trial_files import SPEC
 from openauc._validation import UNKNOWN
 from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
+from openauc.commands.predictions import show_verdict
 from openauc.commands.progress import progress_bar
-from openauc.commands.scoring import show_verdict
 from openauc.commands.terminal import say
 from openauc.commands.train import (
     DataRoot,
