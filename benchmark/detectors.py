@@ -23,7 +23,7 @@ from sklearn.svm import OneClassSVM
 
 from openauc._trial_files import PREDICTIONS
 from openauc.bench.store import Store
-from openauc.features.classifier.evidence import Scale, Task, observe_rest, standardise
+from openauc.features.classifier.evidence import EvidenceScale, Task, observe_rest, standardise
 from openauc.features.classifier.fitting import COMPARED
 from openauc.features.classifier.heads import HEADS
 from openauc.features.classifier.splits import deal
@@ -44,16 +44,15 @@ DETECTORS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def scale_of(head: FittedHead) -> Scale:
+def scale_of(head: FittedHead) -> EvidenceScale:
     """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
     y, final = head.data.train.labels, head.train().observer_
     X = np.asarray(head.data.train.images, head.train().dtype_)
     task = Task(X, y, None, partial(HEADS[head.spec.method], final.head.strength), COMPARED, (), final.scaling)
     part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(head.spec.seed))
     seen = [observe_rest(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]
-    raw, predicted = (np.concatenate(found) for found in zip(*seen, strict=True))
-    correct = predicted == y[np.argsort(part, kind="stable")]
-    return standardise(raw, predicted, correct, n_classes=len(head.train().classes_))[0]
+    raw, predicted, label = (np.concatenate(found) for found in zip(*seen, strict=True))
+    return standardise(raw, predicted, predicted == label, n_classes=len(head.train().classes_))[0]
 
 
 def open_scores(name: str, head: FittedHead, data: OpenSetData) -> NDArray[Any]:

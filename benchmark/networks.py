@@ -37,11 +37,11 @@ from openauc.bench.suites.table2 import CPU_EPOCHS, cpu_trial
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import Scalar, TrialResult, TrialSpec
 from openauc.comparison import holm
-from openauc.features.classifier.evidence import Fold, Scale, standardise
+from openauc.features.classifier.evidence import EvidenceScale, Fold, standardise
 from openauc.features.classifier.fitting import COMPARED
 from openauc.features.classifier.rejector import EVIDENCE, Learned, Rejector, choose_rejector
-from openauc.features.classifier.splits import PseudoUnknownSplit
-from openauc.features.scores.base import RULES, Floats
+from openauc.features.classifier.splits import HeldOutSplit
+from openauc.features.scores.base import REJECTORS, Floats
 from openauc.features.scores.registry import make_score
 from openauc.methods import build_method, recipe_for
 from openauc.predictions import Predictions
@@ -168,13 +168,13 @@ def ceiling(store: Store, result: TrialResult) -> float:
 
 def cost(spec: TrialSpec, epochs: int) -> float:
     """Trainings of one CE+ network that a trial costs, in images shown."""
-    rule = COST if spec.score in RULES else 0.0
+    rule = COST if spec.score in REJECTORS else 0.0
     return float(spec.method_args.get("networks", 1)) * (spec.recipe.epochs / epochs + rule)
 
 
 def plans(y: Rows, seed: int) -> list[tuple[Rows, Rows]]:
     """Rows that each fold network is trained on, and rows it scores, of training samples with classes ``y``."""
-    split = PseudoUnknownSplit(N_FOLDS, n_repeats=1, known_share=SHARE, random_state=seed)
+    split = HeldOutSplit(N_FOLDS, n_repeats=1, known_share=SHARE, random_state=seed)
     return list(split.split(y, y))
 
 
@@ -205,7 +205,7 @@ class Look(NamedTuple):
         """The same as the folds of OpenSetClassifier have it."""
         return Fold(self.standardised()[1], self.known, self.correct, self.label, np.ones(len(self.label)))
 
-    def standardised(self) -> tuple[Scale, Floats]:
+    def standardised(self) -> tuple[EvidenceScale, Floats]:
         """Mean and deviation of each score on correct samples, and the scores on this scale."""
         return standardise(self.raw, self.predicted, self.correct, n_classes=int(self.predicted.max()) + 1)
 
@@ -246,7 +246,7 @@ def add_rules(store: Store, data_root: Path | None = None) -> None:
     """Test every network of a store with every rule; results that are there already are kept."""
     for result in store.results():
         spec = result.spec
-        ruled = [replace(spec, score=rule) for rule in RULES]
+        ruled = [replace(spec, score=rule) for rule in REJECTORS]
         if result.error or spec.score is not None or spec.is_head or all(map(store.result, ruled)):
             continue
         data = load_data(spec, data_root)
@@ -297,7 +297,7 @@ def read_looks(path: Path) -> list[Look]:
 
 def choose(rule: str, looks: Sequence[Look], n_classes: int) -> Rejector:
     """The rejector that a rule makes of what fold networks say; ``n_classes`` are the final network's."""
-    check_choice("rule", rule, RULES)
+    check_choice("rule", rule, REJECTORS)
     return choose_rejector([look.fold() for look in looks], COMPARED, rule, n_classes=n_classes).rejector
 
 
@@ -307,7 +307,7 @@ def reject(rejector: Rejector, looks: Sequence[Look], training: Embedded, embedd
     scales = [look.standardised()[0] for look in looks]
     mean, deviation = (np.mean([scale[i] for scale in scales], axis=0)[columns] for i in (0, 1))
     raw = _scores(rejector.names, training, embedded)
-    scores: Floats = rejector(Scale(mean, deviation)(raw, embedded.logits.argmax(1)))
+    scores: Floats = rejector(EvidenceScale(mean, deviation)(raw, embedded.logits.argmax(1)))
     return scores
 
 
@@ -371,15 +371,18 @@ def by_method(results: list[TrialResult]) -> list[str]:
             summary = summarise(found, baseline=method)
             protocol = found[0].spec.protocol
             alone = summary.cell(method, protocol)
-            ruled = {(method, rule): summary.cell(f"{method} (score {rule})", protocol) for rule in RULES}
+            ruled = {(method, rule): summary.cell(f"{method} (score {rule})", protocol) for rule in REJECTORS}
             if all(cell.n_splits == alone.n_splits for cell in ruled.values()):  # finished
                 own[method] = alone
                 cells |= ruled
     tested = {key: p for key, cell in cells.items() if (p := cell.paired and cell.paired.p_value) is not None}
     corrected = dict(zip(tested, holm(tested.values()), strict=True))
-    lines = [f"| method | n | own score | {' | '.join(RULES)} |", f"| --- | ---: | ---: |{' ---: |' * len(RULES)}"]
+    lines = [
+        f"| method | n | own score | {' | '.join(REJECTORS)} |",
+        f"| --- | ---: | ---: |{' ---: |' * len(REJECTORS)}",
+    ]
     for method, cell in own.items():
-        told = " | ".join(_told(cells[method, rule], corrected.get((method, rule))) for rule in RULES)
+        told = " | ".join(_told(cells[method, rule], corrected.get((method, rule))) for rule in REJECTORS)
         lines.append(f"| {method} | {cell.n_trials} | {100 * cell.mean:.1f} | {told} |")
     return lines
 

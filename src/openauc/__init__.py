@@ -44,6 +44,7 @@ from openauc.predictions import Predictions
 from openauc.scoring import make_scorer
 
 if TYPE_CHECKING:
+    from openauc.features import OpenSetClassifier
     from openauc.streaming import Accumulator
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ __all__ = [
     "Evaluation",
     "Interval",
     "Metric",
+    "OpenSetClassifier",
     "OperatingPoint",
     "Predictions",
     "ScoreDirectionWarning",
@@ -99,8 +101,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Accumulator":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from openauc.streaming import Accumulator  # those who evaluate at once need not wait for it
+    """Import what is slow to import, or needs scikit-learn, when it is first used."""
+    if name == "Accumulator":
+        from openauc.streaming import Accumulator
 
-    return Accumulator
+        return Accumulator
+    if name == "OpenSetClassifier":
+        from openauc.features import OpenSetClassifier
+
+        return OpenSetClassifier
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -89,13 +89,6 @@ class Construction:
             "reaction": self.reaction,
         }
 
-    def __str__(self) -> str:
-        extent = "complete" if self.complete else "as far as the samples allow"
-        heading = f"{self.name} ({self.proposition}), threshold {self.threshold:.6g}: "
-        lines = [heading + f"{self.n_exchanges} exchanges, {extent}"]
-        lines += [f"  [{'x' if holds else ' '}] {sentence}" for sentence, holds in self.conditions]
-        return "\n".join([*lines, f"  {self.reaction}"])
-
 
 class Verdict(NamedTuple):
     """An answer of Table 1 with the two values it rests on.
@@ -148,36 +141,6 @@ class Audit:
                 for row, verdicts in self.table1().items()
             },
         }
-
-    def __str__(self) -> str:
-        values = [
-            [name, *(f"{c.before[name]:.4f} -> {c.after[name]:.4f}" for c in self.constructions)]
-            for name in self.constructions[0].before
-        ]
-        table = self.table1()
-        columns = list(table["OpenAUC"])
-        answers = [[row, *(verdicts[c].answer for c in columns)] for row, verdicts in table.items()]
-        reasons = {
-            f"{column} not shown: {verdict.because}"
-            for verdicts in table.values()
-            for column, verdict in verdicts.items()
-            if verdict.answer == "not shown"
-        }
-        return "\n\n".join(
-            [
-                f"{self.n_known} known and {self.n_unknown} unknown samples",
-                _align([["before -> after", *(c.name for c in self.constructions)], *values]),
-                *map(str, self.constructions),
-                "\n".join([_align([["Table 1", *columns], *answers]), *sorted(reasons)]),
-            ]
-        )
-
-
-def _align(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def audit(

@@ -89,8 +89,7 @@ def exchange_with_wrong(model: RankedSamples, threshold: float) -> Change:
     conditions = (
         Condition("an unknown sample is rejected", n_rejected > 0),
         Condition(
-            f"the paper's sum_i FP_i >= TP_unknown ({false_positives} >= {n_rejected})",
-            false_positives >= n_rejected,
+            f"the paper's sum_i FP_i >= TP_unknown ({false_positives} >= {n_rejected})", false_positives >= n_rejected
         ),
         Condition(
             f"accepted misclassified known samples >= TP_unknown ({n_wrong} >= {n_rejected}), the number "
@@ -98,8 +97,7 @@ def exchange_with_wrong(model: RankedSamples, threshold: float) -> Change:
             n_wrong >= n_rejected,
         ),
         Condition(
-            "a correct known sample lies between the scores of an exchanged pair, no unknown sample moves up",
-            strict,
+            "a correct known sample lies between the scores of an exchanged pair, no unknown sample moves up", strict
         ),
     )
     remark = f"The extra condition that makes Prop. 5 strict, the last one, {'holds' if strict else 'fails'}."
@@ -143,8 +141,7 @@ def accept_in_pairs(model: RankedSamples, threshold: float) -> Change:
         Condition(f"the paper's sum_i FN_i >= TP_unknown ({missed} >= {true_positive})", missed >= true_positive),
         Condition(f"the paper's TP_unknown > FP_unknown ({true_positive} > {false_positive})", pure),
         Condition(
-            f"accepted misclassified known samples for the steps that remain ({n_wrong} >= {needed})",
-            n_wrong >= needed,
+            f"accepted misclassified known samples for the steps that remain ({n_wrong} >= {needed})", n_wrong >= needed
         ),
         Condition(
             f"TP_unknown >= 2 ({true_positive} >= 2), since one unknown sample has to stay rejected: "

@@ -11,7 +11,7 @@ import pytest
 from openauc.bench.cost import training_flops
 from openauc.bench.paper import METHODS
 from openauc.bench.suites import digits, load_suite, sensitivity, suite_names, table2
-from openauc.features.scores.base import HEAD_NAMES, RULES
+from openauc.features.scores.base import HEAD_NAMES, REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import make_method, method_names
 from openauc.models import make_backbone
@@ -89,7 +89,7 @@ def test_features_has_every_contender_on_the_same_problems():
     problems = {(spec.protocol, spec.split) for spec in specs}
     for problem in problems:
         own = [spec for spec in specs if (spec.protocol, spec.split) == problem]
-        assert {spec.score for spec in own if spec.method == "logistic"} == {*SCORES, *RULES}
+        assert {spec.score for spec in own if spec.method == "logistic"} == {*SCORES, *REJECTORS}
         assert {spec.method for spec in own} == {"logistic", "ce_plus", "openauc", "arpl", "gcpl"}
         assert len({spec.training_id for spec in own}) == 5
     assert {protocol for protocol, _ in problems} >= {

@@ -14,7 +14,7 @@ from openauc.bench.store import Store
 from openauc.bench.suites import load_suite
 from openauc.bench.trial import TrialSpec
 from openauc.features.classifier.rejector import Average
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.predictions import read_columns
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmark"
@@ -45,7 +45,7 @@ def test_a_longer_training_costs_as_much_as_a_rule():
 def test_an_ensemble_averages_logits_and_the_ceiling_sees_unknown_samples(tmp_path):
     budget = {"recipe": "plain", "epochs": 2, "width": 2, "train_images": 100}
     specs = [TrialSpec.of("digits", 0, "ce_plus", seed=seed, **budget) for seed in (0, 1)]
-    rules = [replace(specs[0], score=rule) for rule in RULES]
+    rules = [replace(specs[0], score=rule) for rule in REJECTORS]
     run(specs[:1], out=tmp_path, keep_features=True)
     store = Store(tmp_path)
     networks.add_rules(store)

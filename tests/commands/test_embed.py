@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from openauc._trial_files import features_file
 from openauc.cli import app
 from openauc.encoders import Encoder, get_encoder, output
 from openauc.encoders.output import open_parts, parts_file
+from openauc.features import OpenSetClassifier
 from openauc.predictions import read_columns
 from openauc.protocols import PROTOCOLS
 from openauc.training.predict import Embedded
@@ -145,6 +147,15 @@ def test_images_in_class_folders_and_in_one(pictures, colours, tmp_path):
     flat = embedded(tmp_path / "flat.parquet")
     assert list(flat) == ["file", "embedding"]
     np.testing.assert_allclose(flat["embedding"], found["embedding"][:3], rtol=1e-6)
+
+
+def test_names_of_files_need_not_be_utf8(pictures, table, words, colours, tmp_path):
+    (pictures / "cat").rename(pictures / "c\udcff")
+    run("embed", pictures, "-e", colours, "-o", tmp_path / "images.parquet")
+    assert sorted(set(embedded(tmp_path / "images.parquet")["label"])) == ["c\\xff", "dog", "fox"]
+    texts = table.rename(tmp_path / "texts\udcff.parquet")
+    run("embed", texts, "-e", words, "-o", tmp_path / "out\udcff.parquet")
+    assert (tmp_path / "out\udcff.parquet").is_file()
 
 
 def test_images_of_a_table(pictures, colours, words, tmp_path):
@@ -529,13 +540,15 @@ def test_predict_says_what_to_do_where_it_cannot_embed(intents, tmp_path):
     numbers = tmp_path / "numbers.csv"
     numbers.write_text("a,b\n1,2\n3,4\n")
     assert "lacks 1 of the 1 feature columns" in run("predict", model, numbers, *out, code=2)
-    source = json.loads((model / "source.json").read_text())
+    classifier = OpenSetClassifier.load(model)
     for encoder, match in (("hf:/nowhere", "cannot be loaded as an encoder of text"), ("run/1", "encoder is 'run/1'")):
-        (model / "source.json").write_text(json.dumps({**source, "encoder": encoder}))
+        classifier.table_spec_ = replace(classifier.table_spec_, encoder=encoder)
+        classifier.save(model)
         said = run("predict", model, EXAMPLES / "questions.csv", *out, code=2)
         assert match in said
         assert f"-e {encoder} -o embedded.parquet`" in said
-    (model / "source.json").write_text(json.dumps({**source, "encoder": None}))
+    classifier.table_spec_ = replace(classifier.table_spec_, encoder=None)
+    classifier.save(model)
     for file in (EXAMPLES / "questions.csv", texts, tmp_path):
         said = run("predict", model, file, *out, code=2)
         assert "does not know which encoder made those it was fitted on" in said

@@ -1,5 +1,6 @@
 """openauc fit, and what predict and report do with its model, through the real command line."""
 
+import csv
 import json
 import re
 import shlex
@@ -16,10 +17,8 @@ from typer.testing import CliRunner
 from openauc import Predictions, evaluate
 from openauc.cli import app
 from openauc.commands import fit as command
-from openauc.commands import predict as predicting
 from openauc.features import OpenSetClassifier
-from openauc.features.classifier.files import JSON
-from openauc.features.classifier.tables import MODEL, Source
+from openauc.features.classifier.tables import MODEL, TableSpec
 from openauc.predictions import read_columns
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "elk", "fox", "gnu"])
@@ -69,8 +68,9 @@ def test_fitting_says_what_it_read_tried_chose_and_promises(fitted: tuple[Path, 
     assert f"accuracy {model.report_.accuracy:.4f}" in together
     assert model.guarantee_ in together
     assert f"openauc predict {folder / 'model'} new.parquet" in said
-    assert Source.load(folder / "model") == Source(features=("embedding",), label="intent", encoder="minilm")
-    assert MODEL == JSON
+    assert OpenSetClassifier.load(folder / "model").table_spec_ == TableSpec(
+        features=("embedding",), label="intent", encoder="minilm"
+    )
 
 
 def test_the_same_seed_gives_the_same_model(fitted: tuple[Path, str], tmp_path: Path) -> None:
@@ -142,7 +142,9 @@ def test_a_note_is_told_once_and_other_warnings_stay(tmp_path: Path) -> None:
     assert "separated almost perfectly" in quiet.stderr
 
 
-def test_on_a_terminal_the_stages_are_shown(fitted: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_stages_are_shown(
+    fitted: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown: list[str] = []
 
     class Terminal(Console):
@@ -154,12 +156,13 @@ def test_on_a_terminal_the_stages_are_shown(fitted: tuple[Path, str], monkeypatc
             return found
 
     monkeypatch.setattr("rich.console.Console", Terminal)
-    with command._stages(quiet=False) as status:
-        assert status is not None
-        print("5 heads: 0.1 s")
-    assert shown == ["fitting; done: 5 heads: 0.1 s"]
-    with command._stages(quiet=True) as status:
-        assert status is None
+    said = run("fit", fitted[0] / "train.parquet", *QUICK, "-o", tmp_path / "m")
+    assert any(re.fullmatch(r"fitting; done: \d+ heads without some classes: [0-9.]+ s", line) for line in shown)
+    assert "heads without" not in said
+    shown.clear()
+    run("fit", fitted[0] / "train.parquet", *QUICK, "-o", tmp_path / "m", "--quiet")
+    assert not shown
+    assert OpenSetClassifier.load(tmp_path / "m").verbose is False
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
@@ -261,7 +264,7 @@ def test_bad_input_with_a_model_is_said_in_one_sentence(fitted: tuple[Path, str]
     assert f"has 9 features for each sample, but {model} was fitted on 8; were they made by the same encoder?" in said
     assert "same encoder?" in run("report", model, tmp_path / "wide.npz", code=2)
     said = run("predict", tmp_path, folder / "test.parquet", *out, code=2)
-    assert "is not the folder of one training (no spec.json) nor of a model (no model.json)" in said
+    assert f"nor of a model (no {MODEL})" in said
     assert "holds no trials" in run("report", tmp_path, code=2)
     assert "--fdr is 2" in run("predict", model, folder / "test.parquet", *out, "--fdr", 2, code=2)
     np.savez(tmp_path / "bare.npz", embedding=np.ones((3, 8)))
@@ -299,7 +302,7 @@ def test_empty_cells_from_fit_to_predict(tmp_path: Path) -> None:
     assert len(read_columns(out)["prediction"]) == 118
     assert "120 samples" in run("fit", train, *QUICK, "--missing", "median", "-o", model)
     assert "120 rows in" in run("predict", model, train, "-o", out)
-    assert Source.load(model).missing == "median"
+    assert OpenSetClassifier.load(model).table_spec_.missing == "median"
     (tmp_path / "new.csv").write_text("wing,length,depth\n1,2,3\n")
     said = run("predict", model, tmp_path / "new.csv", "-o", out, code=2)
     assert "lacks 2 of the 5 feature columns that the model was fitted on: 'mass', 'year'" in said
@@ -331,16 +334,16 @@ def test_a_column_of_groups(fitted: tuple[Path, str], tmp_path: Path) -> None:
     assert "no column 'writer', which --group-column names" in said
 
 
-def test_small_classes_are_told(fitted: tuple[Path, str]) -> None:
+def test_small_classes_are_told(fitted: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = OpenSetClassifier.load(fitted[0] / "model")
-    model.report_ = replace(model.report_, small_classes=("ant", "elk"))
-    facts = dict(command._facts(model, 1.0))
-    assert facts["small classes"].startswith("'ant', 'elk': too few rows")
-    answers = np.array(["ant", "bee", "ant", "unknown"])
-    (line,) = predicting._small_classes(model, answers)
-    assert line.startswith("2 rows are given to classes")
-    assert "'ant' 2." in line
-    assert predicting._small_classes(model, answers[1:2]) == []
+    model.report_ = replace(model.report_, small_classes=("ant", "gnu"))
+    command._show_fit(model, 1.0)
+    assert "small classes  'ant', 'gnu': too few rows" in capsys.readouterr().out
+    model.save(tmp_path / "m")
+    said = run("predict", tmp_path / "m", fitted[0] / "test.parquet", "-o", tmp_path / "d.csv")
+    given = [row["prediction"] for row in csv.DictReader((tmp_path / "d.csv").open())].count("ant")
+    assert f"{given} rows are given to classes" in said
+    assert f"'ant' {given}." in said
 
 
 @pytest.fixture(scope="module")

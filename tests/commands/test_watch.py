@@ -139,7 +139,7 @@ def test_two_watches_of_one_state_lose_no_batch(folder: Path, tmp_path: Path) ->
 
 def test_what_is_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     model, stream = folder / "model", folder / "quiet.parquet"
-    assert "is not a model: it has no model.json" in run("watch", tmp_path, stream, code=2)
+    assert "is not a model: it has no classifier.safetensors" in run("watch", tmp_path, stream, code=2)
     assert "there is nothing to watch" in run("watch", model, code=2)
     assert "there is nothing to watch" in run("watch", model, "--state", tmp_path / "new.npz", "-o", "p", code=2)
     assert "has no column 'when', which --time-column names" in run(

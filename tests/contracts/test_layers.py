@@ -117,7 +117,7 @@ def test_scores_need_numpy_alone_and_the_classifier_says_what_it_needs() -> None
         "from openauc.features.scores.registry import SCORES\n"
         "from openauc.features import make_score\n"
         "print(make_score('max_logit')([[0.0]], [[1.0, 2.0]]))\n"
-        "for name in ('OpenSetClassifier', 'PseudoUnknownSplit', 'openauc_scorer'):\n"
+        "for name in ('OpenSetClassifier', 'HeldOutSplit', 'openauc_scorer'):\n"
         "    try: exec(f'from openauc.features import {name}')\n"
         "    except ImportError as error: print(error)\n",
     )
@@ -126,7 +126,7 @@ def test_scores_need_numpy_alone_and_the_classifier_says_what_it_needs() -> None
     assert lines[0] == "[-2.]"
     assert [
         line.startswith(f"{name} {needs}")
-        for name, line in zip(("OpenSetClassifier", "PseudoUnknownSplit", "openauc_scorer"), lines[1:], strict=True)
+        for name, line in zip(("OpenSetClassifier", "HeldOutSplit", "openauc_scorer"), lines[1:], strict=True)
     ] == [True] * 3
 
 

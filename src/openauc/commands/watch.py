@@ -18,7 +18,7 @@ from openauc.commands.terminal import say, say_wrapped, show
 from openauc.features.classifier.tables import MODEL, is_model
 
 if TYPE_CHECKING:
-    from openauc.features.classifier.tables import Table
+    from openauc.features.classifier.tables import FeatureTable
     from openauc.features.monitor.monitor import Monitor
 
 _PARTS = {"rejected": "share rejected", "classes": "acceptance of a class", "scores": "distribution of scores"}
@@ -135,7 +135,7 @@ def _is_empty(file: Path) -> bool:
     return len(columns) > 0 and not any(len(columns[name]) for name in columns)
 
 
-def _update(monitor: Monitor, table: Table, time_column: str | None) -> None:
+def _update(monitor: Monitor, table: FeatureTable, time_column: str | None) -> None:
     """Watch the rows, in the order of their times if there are any."""
     import numpy as np
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._columns import GappyCsv, import_pyarrow, unreadable_parquet
+from openauc._columns import GappyCsv, as_utf8, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc._validation import UNKNOWN, check_choice, read_label
 from openauc.encoders.base import Kind, bad_texts
 from openauc.protocols import get_protocol
@@ -103,9 +103,9 @@ def _folder(path: Path) -> Source:
     if (path / "train").is_dir():
         raise ValueError(f"{path} has a folder train; embed it and its neighbours one by one, as {path / 'train'}.")
     images = image_files(path)
-    columns = {"file": [str(image) for image in images]}
+    columns = {"file": [as_utf8(str(image)) for image in images]}
     inside = [image.file.relative_to(path).parts for image in images]
-    classes = [parts[0] for parts in inside if len(parts) > 1]
+    classes = [as_utf8(parts[0]) for parts in inside if len(parts) > 1]
     if classes and len(classes) < len(images):
         stray = next(image for image, parts in zip(images, inside, strict=True) if len(parts) == 1)
         raise ValueError(f"{stray} lies beside folders of classes; move it into one, or away.")
@@ -169,7 +169,7 @@ def _read_table(path: Path) -> tuple[Any, list[str]]:
         }
         return pyarrow.table({name: pyarrow.array(*column) for name, column in cells.items()}), []
     try:
-        with parquet.ParquetFile(path) as file:
+        with open_for_arrow(path) as opened, parquet.ParquetFile(opened) as file:
             schema = file.schema_arrow
             pictures = [name for name in schema.names if is_image(schema.field(name).type)]
             columns = file.read(columns=[name for name in schema.names if name not in pictures])
@@ -242,7 +242,7 @@ def is_image(kind: Any) -> bool:
 def _pictures(path: Path, column: str) -> Iterator[EncodedImage]:
     """The images of a Parquet file, a few in memory at a time; one without bytes is empty."""
     row = 0
-    with import_pyarrow()[1].ParquetFile(path) as file:
+    with open_for_arrow(path) as opened, import_pyarrow()[1].ParquetFile(opened) as file:
         for batch in file.iter_batches(batch_size=256, columns=[f"{column}.bytes"]):
             for content in batch.column(0).field("bytes"):
                 yield EncodedImage(path, row, content.as_py() or b"")

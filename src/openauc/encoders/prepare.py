@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, unreadable_parquet
+from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc.encoders.base import CHUNK
 from openauc.encoders.inputs import is_image, is_text, open_source
 from openauc.encoders.output import write_embeddings
@@ -40,7 +40,7 @@ def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
                     write_embeddings(open_source(str(file.made_of), wanted=encoder.kind), encoder, file.path)
 
 
-def lacks_features(file: Path, like: tables.Source, width: int) -> bool:
+def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
     """Whether a file holds texts or images instead of the ``width`` features that a model was fitted on."""
     suffix = file.suffix.lower()
     if file.is_dir() or suffix in IMAGE_SUFFIXES:
@@ -61,7 +61,8 @@ def _contents(file: Path) -> dict[str, str]:
             return {name: "item" if cells.dtype.kind == "U" else "number" for name, cells in GappyCsv(file).items()}
     pyarrow, parquet = import_pyarrow()
     try:
-        schema = parquet.read_schema(file)
+        with open_for_arrow(file) as opened:
+            schema = parquet.read_schema(opened)
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable_parquet(file, error) from None
 
@@ -75,13 +76,13 @@ def _contents(file: Path) -> dict[str, str]:
 
 
 def encode_like(
-    like: tables.Source,
+    like: tables.TableSpec,
     model: Path,
     file: Path,
     *,
     label_column: str | None = None,
     on_progress: Callable[[int, int], object] = lambda count, total: None,
-) -> tables.Table:
+) -> tables.FeatureTable:
     """The texts or images of a file as a table of embeddings, by the encoder that a model was fitted on.
 
     Parameters
@@ -115,10 +116,10 @@ def encode_like(
             f"which has more options, and name embedded.parquet in place of {file}."
         ) from error
     columns = arrow_columns(source.columns, file)
-    label = tables._label(file, columns, label_column, like)
-    return tables.Table(
+    label = tables.find_label(file, columns, label_column, like)
+    return tables.FeatureTable(
         path=file,
         features=np.concatenate(features),
         columns=columns,
-        source=tables.Source(features=like.features, label=label, encoder=like.encoder),
+        spec=tables.TableSpec(features=like.features, label=label, encoder=like.encoder),
     )

@@ -13,16 +13,16 @@ _WITH_SKLEARN = {
     "FitReport": "classifier.report",
     "Monitor": "monitor.monitor",
     "OpenSetClassifier": "classifier.estimator",
-    "PseudoUnknownSplit": "classifier.splits",
+    "HeldOutSplit": "classifier.splits",
     "openauc_scorer": "classifier.splits",
 }
 
 __all__ = [
     "SCORES",
     "FitReport",
+    "HeldOutSplit",
     "Monitor",
     "OpenSetClassifier",
-    "PseudoUnknownSplit",
     "Score",
     "make_score",
     "openauc_scorer",

@@ -45,6 +45,14 @@ from openauc.metrics.resampling import (
 )
 from openauc.metrics.samples import UNKNOWN_KIND, Samples
 
+Bounds = tuple[float, float]
+_ROUNDING = 1e-12  # of sums of floats
+
+
+def widened(low: float, high: float) -> Bounds:
+    """Bounds of shares that rounding cannot break."""
+    return max(low - _ROUNDING, 0.0), min(high + _ROUNDING, 1.0)
+
 
 class Measured(NamedTuple):
     """Value of a metric, and its threshold, NaN where it has none."""
@@ -192,6 +200,11 @@ class TableMetric(_Resampled):
         """Of each known and each unknown sample."""
         return self.influence(ranked.ranking.table).of_samples(ranked.ranking)
 
+    def bounds(self, worst: RankTable, best: RankTable) -> Bounds | None:
+        """Between which two values it must lie if the order of the samples is between these two; None if unknown."""
+        low, high = sorted((float(self.of_table(worst)), float(self.of_table(best))))
+        return (low, high) if self.monotone else None
+
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
         """Values of resampled tables."""
         table, resampled = resamples.tables
@@ -208,6 +221,11 @@ class PairMetric(TableMetric):
     """Share of the unknown samples that takes part."""
 
     analytic = True
+
+    def bounds(self, worst: RankTable, best: RankTable) -> Bounds | None:
+        """Of a partial range, up to the rounding of areas."""
+        found = super().bounds(worst, best)
+        return found if found is None or self.span == 1.0 else widened(*found)
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
         """From DeLong's variance."""

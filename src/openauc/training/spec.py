@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from openauc._validation import check_choice, check_fraction
-from openauc.features.scores.base import HEAD_NAMES, RULES
+from openauc.features.scores.base import HEAD_NAMES, REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import load_method, method_options, recipe_for
 from openauc.protocols import PROTOCOLS, Protocol, get_protocol, is_protocol_file
@@ -52,7 +52,7 @@ class TrialSpec:
         ``pseudo_unknown`` the trial is scored on what was held out, its held-out classes as unknowns, and the test
         part is not read: options are chosen this way.
     score
-        Name in ``SCORES``, for a head also one of ``RULES``; None for the method's own. It is not part of the
+        Name in ``SCORES``, for a head also one of ``REJECTORS``; None for the method's own. It is not part of the
         training: one network serves many scores.
     balanced
         Test on as many known as unknown images.
@@ -135,7 +135,7 @@ class TrialSpec:
         _check_split(protocol, chosen, split)
         head = method in HEAD_NAMES
         if score is not None:
-            check_choice("score", score, (*SCORES, *(RULES if head else ())))
+            check_choice("score", score, (*SCORES, *(REJECTORS if head else ())))
         if head:
             if not chosen.of_embeddings or recipe is not None or epochs is not None:
                 raise ValueError(

@@ -8,8 +8,8 @@ import openauc
 from openauc.features import SCORES, Score
 from openauc.features.classifier.evidence import (
     OUTLIERS,
+    EvidenceScale,
     HeadWithScores,
-    Scale,
     Task,
     name_of,
     observe_fold,
@@ -91,7 +91,7 @@ def test_a_class_that_is_always_surer_is_judged_by_its_own_samples():
 
 
 def test_scales_without_classes_take_any_class():
-    scale = Scale(np.zeros(2), np.ones(2))
+    scale = EvidenceScale(np.zeros(2), np.ones(2))
     raw = np.ones((3, 2))
     np.testing.assert_array_equal(scale(raw, np.array([0, 5, 9])), raw)
 
@@ -120,7 +120,7 @@ def test_a_fold_holds_what_the_head_has_not_seen():
     np.testing.assert_array_equal(fold.known, y[test] < 3)
     np.testing.assert_array_equal(fold.label, y[test])
     np.testing.assert_array_equal(fold.weight, weight[test])
-    assert fold.held == {3}
+    assert fold.held_out == {3}
     assert not fold.correct[~fold.known].any()
     np.testing.assert_allclose(fold.evidence[fold.correct].mean(0), 0.0, atol=1e-9)
     assert fold.evidence[~fold.known].mean() > 1.0
@@ -146,7 +146,7 @@ def test_outliers_are_no_held_out_class():
     y = np.where(y == 3, UNKNOWN, y)
     train = np.flatnonzero((y < 2) & (y >= 0) & (np.arange(len(y)) % 2 == 0))
     fold = observe_fold(task_of(X, y, ("max_logit",)), train, np.setdiff1d(np.arange(len(y)), train))
-    assert fold.held == {2}
+    assert fold.held_out == {2}
     assert (~fold.known).sum() == 40
 
 

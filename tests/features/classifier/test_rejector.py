@@ -171,8 +171,8 @@ def test_no_fold_is_scored_by_what_saw_its_classes_play_unknown():
     assert len(seen) == 6, "one for each set of classes held out together"
     for fold, score in zip(folds, found.scores, strict=True):
         held_by, others = seen[score[0]]
-        assert not held_by & fold.held
-        assert held_by | fold.held == set(range(6))
+        assert not held_by & fold.held_out
+        assert held_by | fold.held_out == set(range(6))
         own = [other for other in others if other.known.all()]
         assert len(own) == 1, "of the other fold with these classes, its known samples alone"
 
@@ -187,10 +187,10 @@ def test_in_a_real_fit_too(monkeypatch):
             calls.append({int(label) for other in others for label in other.label[~other.known]} - {UNKNOWN})
             return learn(others)
 
-        held = {fold.held for fold in folds}
+        held = {fold.held_out for fold in folds}
         found = original(folds, recorded)
         assert len(calls) == len(held)
-        for group, labels in zip(dict.fromkeys(fold.held for fold in folds), calls, strict=True):
+        for group, labels in zip(dict.fromkeys(fold.held_out for fold in folds), calls, strict=True):
             assert not labels & group
         return found
 

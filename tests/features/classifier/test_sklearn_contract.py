@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifiers_classes, parametrize_with_checks
 
 import openauc
-from openauc.features import OpenSetClassifier, PseudoUnknownSplit, openauc_scorer
+from openauc.features import HeldOutSplit, OpenSetClassifier, openauc_scorer
 from openauc.features.classifier import splits
 from tests.features.samples import blobs
 
@@ -152,7 +152,7 @@ def test_a_search_with_pseudo_unknown_classes(data):
         make_pipeline(StandardScaler(), OpenSetClassifier(random_state=0, folds=2)),
         {"opensetclassifier__head": ["logistic", "class_mean"], "opensetclassifier__rejector": ["average", "margin"]},
         scoring=openauc_scorer,
-        cv=PseudoUnknownSplit(2, random_state=0),
+        cv=HeldOutSplit(2, random_state=0),
         error_score="raise",
     ).fit(X, y)
     values = search.cv_results_["mean_test_score"]
@@ -165,8 +165,8 @@ def test_a_search_with_pseudo_unknown_classes(data):
 def test_cross_validation(data):
     X, y = data
     model = OpenSetClassifier(random_state=0, rejector="average", folds=2)
-    values = cross_val_score(model, X, y, scoring=openauc_scorer, cv=PseudoUnknownSplit(3, random_state=0))
-    assert len(values) == PseudoUnknownSplit(3).get_n_splits(X, y)
+    values = cross_val_score(model, X, y, scoring=openauc_scorer, cv=HeldOutSplit(3, random_state=0))
+    assert len(values) == HeldOutSplit(3).get_n_splits(X, y)
     assert (values > 0.6).all()
     accuracy = cross_val_score(model, X, y, cv=3)
     assert (accuracy > 0.8).all()

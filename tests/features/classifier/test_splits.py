@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openauc.features import PseudoUnknownSplit
+from openauc.features import HeldOutSplit
 from openauc.features.classifier.splits import deal, rank_within
 
 UNEVEN = np.repeat([0, 1, 2, 3, 4], [4, 8, 9, 12, 2])
 
 
 def folds(y, n_splits=5, **options):
-    return list(PseudoUnknownSplit(n_splits, **{"random_state": 0, **options}).split(np.zeros((len(y), 1)), y))
+    return list(HeldOutSplit(n_splits, **{"random_state": 0, **options}).split(np.zeros((len(y), 1)), y))
 
 
 labels = st.lists(st.integers(0, 5), min_size=6, max_size=40).filter(lambda y: len(set(y)) >= 3).map(np.array)
@@ -23,7 +23,7 @@ labels = st.lists(st.integers(0, 5), min_size=6, max_size=40).filter(lambda y: l
 @given(labels, st.integers(2, 7), st.sampled_from([0.01, 0.25, 0.5, 0.9]), st.integers(0, 5))
 def test_whole_classes_are_held_out_and_the_others_are_on_both_sides(y, n_splits, share, seed):
     found = folds(y, n_splits, known_share=share, random_state=seed)
-    assert len(found) == PseudoUnknownSplit(n_splits).get_n_splits(None, y)
+    assert len(found) == HeldOutSplit(n_splits).get_n_splits(None, y)
     for train, test in found:
         np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
         trained, held = set(y[train]), set(y) - set(y[train])
@@ -63,7 +63,7 @@ def test_outliers_are_in_every_test_part(as_names):
         y = np.array(["a", "b", "c", "d", "e", "odd"])[y]
     found = folds(y, unknown_label="odd" if as_names else -1)
     assert all({35, 36, 37} <= set(test.tolist()) for _, test in found)
-    assert len(found) == PseudoUnknownSplit(unknown_label="odd" if as_names else -1).get_n_splits(None, y)
+    assert len(found) == HeldOutSplit(unknown_label="odd" if as_names else -1).get_n_splits(None, y)
 
 
 def test_the_seed_decides():
@@ -87,7 +87,7 @@ def test_ranks_are_a_permutation_within_each_class(y, seed):
 @given(labels, st.integers(2, 7), st.sampled_from([0.1, 0.25, 0.5]), st.integers(0, 5))
 def test_rows_of_one_group_are_in_one_part(y, n_splits, share, seed):
     groups = 100 * y + np.arange(len(y)) // 3  # in no order that means anything
-    split = PseudoUnknownSplit(n_splits, known_share=share, random_state=seed).split(y, y, groups)
+    split = HeldOutSplit(n_splits, known_share=share, random_state=seed).split(y, y, groups)
     for train, test in split:
         np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
         assert not set(groups[train]) & set(groups[test])
@@ -99,7 +99,7 @@ def test_rows_of_one_group_are_in_one_part(y, n_splits, share, seed):
 def test_groups_may_have_names_and_single_rows_are_the_default():
     names = np.array([f"group {row}" for row in range(len(UNEVEN))])
     plain = folds(UNEVEN)
-    named = PseudoUnknownSplit(random_state=0).split(UNEVEN, UNEVEN, names)
+    named = HeldOutSplit(random_state=0).split(UNEVEN, UNEVEN, names)
     sizes = [[len(test) for _, test in found] for found in (plain, named)]
     assert sizes[0] == sizes[1]
 
@@ -132,6 +132,6 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match=r"known_share is 25; expected a fraction in \(0, 1\), not a percentage"):
         folds(UNEVEN, known_share=25)
     with pytest.raises(ValueError, match="y is missing; classes are held out, so pass the label of every sample"):
-        next(PseudoUnknownSplit().split(np.zeros((3, 1))))
+        next(HeldOutSplit().split(np.zeros((3, 1))))
     with pytest.raises(ValueError, match="y is missing"):
-        PseudoUnknownSplit().get_n_splits()
+        HeldOutSplit().get_n_splits()

@@ -1,5 +1,6 @@
 """Tables of embeddings: which columns are what, and decisions that agree with the classifier's own."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from openauc import openauc_score
 from openauc.features import OpenSetClassifier
 from openauc.features.classifier.tables import (
     DECISIONS,
-    Source,
+    TableSpec,
     decide,
     groups_of,
     guarantee_of,
@@ -46,7 +47,7 @@ def classifier() -> OpenSetClassifier:
 def test_a_column_of_lists_and_the_encoder_that_made_it(tmp_path: Path) -> None:
     file = parquet(tmp_path / "t.parquet", {"text": Y, "number": [1, 2, 3, 4], "Label": Y, "embedding": X}, encoder="e")
     table = read_table(file)
-    assert table.source == Source(features=("embedding",), label="Label", encoder="e")
+    assert table.spec == TableSpec(features=("embedding",), label="Label", encoder="e")
     assert table.features.dtype == np.float32
     np.testing.assert_array_equal(table.features, X)
     assert table.labels.tolist() == Y
@@ -57,39 +58,32 @@ def test_a_column_of_lists_and_the_encoder_that_made_it(tmp_path: Path) -> None:
 def test_an_array_of_two_dimensions_by_any_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", vectors=X.astype(np.float16), target=np.array([3, 3, 5, 5]))
     table = read_table(tmp_path / "t.npz")
-    assert table.source == Source(features=("vectors",), label="target")
+    assert table.spec == TableSpec(features=("vectors",), label="target")
     assert table.features.dtype == np.float32
     assert table.labels.tolist() == [3, 3, 5, 5]
     np.savez(tmp_path / "two.npz", one=X, other=X)
     with pytest.raises(ValueError, match="2 columns of lists, 'one', 'other'; choose one with embedding_column"):
         read_table(tmp_path / "two.npz")
-    assert read_table(tmp_path / "two.npz", embedding_column="other").source.features == ("other",)
+    assert read_table(tmp_path / "two.npz", embedding_column="other").spec.features == ("other",)
 
 
 def test_columns_of_numbers_but_the_label_and_the_row(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("id,width,y,note,height\n1,0.5,7,,2\n2,0.25,8,hm,3\n")
     table = read_table(file)
-    assert table.source == Source(features=("width", "height"), label="y")
+    assert table.spec == TableSpec(features=("width", "height"), label="y")
     assert table.left_out == ("id", "note")
     np.testing.assert_array_equal(table.features, [[0.5, 2], [0.25, 3]])
     assert table.columns["note"].tolist() == ["", "hm"]
-    assert read_table(file, label_column="note").source.features == ("width", "y", "height")
+    assert read_table(file, label_column="note").spec.features == ("width", "y", "height")
 
 
 def test_a_table_is_read_like_the_one_before(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("b,a,more,kind\n1,2,3,x\n")
-    source = Source(features=("a", "b"), label="kind", encoder="e")
-    source.save(tmp_path)
-    assert Source.load(tmp_path) == source
-    table = read_table(tmp_path / "t.csv", like=Source.load(tmp_path))
+    table = read_table(tmp_path / "t.csv", like=TableSpec(features=("a", "b"), label="kind", encoder="e"))
     assert table.features.tolist() == [[2, 1]]
-    assert table.source.label == "kind"
-    assert read_table(tmp_path / "t.csv").source == Source(features=("b", "a", "more"))
-    (tmp_path / "source.json").write_text("[]")
-    with pytest.raises(ValueError, match="does not say what the model was fitted on"):
-        Source.load(tmp_path)
-    assert Source.load(tmp_path / "elsewhere") == Source()
+    assert table.spec.label == "kind"
+    assert read_table(tmp_path / "t.csv").spec == TableSpec(features=("b", "a", "more"))
 
 
 def test_what_is_no_table_of_embeddings_is_said(tmp_path: Path) -> None:
@@ -225,22 +219,21 @@ def test_rows_with_empty_cells_can_be_dropped(tmp_path: Path) -> None:
 def test_empty_cells_are_filled_as_when_the_model_was_fitted(tmp_path: Path) -> None:
     table = read_table(gappy(tmp_path / "t.csv"), label_column="kind", missing="median")
     assert table.features.tolist() == [[1, 2], [5, 4], [5, 4], [7, 8]]
-    assert table.source.medians == (5.0, 4.0)
-    table.source.save(tmp_path)
+    assert table.spec.medians == (5.0, 4.0)
+    like = TableSpec.from_dict(asdict(table.spec), 2)
+    assert like == table.spec
     new = gappy(tmp_path / "new.csv", "b,a\n,100\n3,\n")
-    assert read_table(new, like=Source.load(tmp_path)).features.tolist() == [[100, 4], [5, 3]]
+    assert read_table(new, like=like).features.tolist() == [[100, 4], [5, 3]]
     alone = gappy(tmp_path / "alone.csv", "b,a\n,100\n,200\n")
-    assert read_table(alone, like=Source.load(tmp_path)).features.tolist() == [[100, 4], [200, 4]]
+    assert read_table(alone, like=like).features.tolist() == [
+        [100, 4],
+        [200, 4],
+    ]
     with pytest.raises(ValueError, match=r"'b' holds numbers, but 1 of its cells is not: 'two' in line 3"):
-        read_table(gappy(alone, "b,a\n1,100\ntwo,200\n"), like=Source.load(tmp_path))
+        read_table(gappy(alone, "b,a\n1,100\ntwo,200\n"), like=like)
     nothing = parquet(tmp_path / "n.parquet", {"a": [1.0, 2.0], "b": np.array([np.nan, np.nan])})
     with pytest.raises(ValueError, match="'b' is empty in every row, so it has no median"):
         read_table(nothing, missing="median")
-
-
-def test_a_source_of_before_has_no_word_on_empty_cells(tmp_path: Path) -> None:
-    (tmp_path / "source.json").write_text('{"features": ["a"], "label": null, "encoder": null}')
-    assert Source.load(tmp_path) == Source(features=("a",))
 
 
 def test_texts_among_numbers_are_named(tmp_path: Path) -> None:
@@ -262,7 +255,7 @@ def test_decimal_commas_with_gaps(tmp_path: Path) -> None:
 
 
 def test_columns_are_matched_by_name(tmp_path: Path) -> None:
-    like = Source(features=("a", "b", "c"))
+    like = TableSpec(features=("a", "b", "c"))
     file = gappy(tmp_path / "t.csv", "c,d,a,b\n3,4,1,2\n")
     assert read_table(file, like=like).features.tolist() == [[1, 2, 3]]
     with pytest.raises(ValueError, match=r"lacks 2 of the 3 feature columns .*: 'b', 'c'; it has 'a', 'd', 'e'"):
@@ -270,9 +263,9 @@ def test_columns_are_matched_by_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lacks 3 of the 3 feature columns"):
         read_table(gappy(file, "note\nhm\n"), like=like)
     with pytest.raises(ValueError, match="lacks 1 of the 1 feature columns"):
-        read_table(gappy(file, "b\n1\n"), like=Source(features=("a",)))
+        read_table(gappy(file, "b\n1\n"), like=TableSpec(features=("a",)))
     np.savez(tmp_path / "t.npz", vectors=X)
-    assert read_table(tmp_path / "t.npz", like=Source(features=("embedding",))).features.shape == X.shape
+    assert read_table(tmp_path / "t.npz", like=TableSpec(features=("embedding",))).features.shape == X.shape
     with pytest.raises(ValueError, match="lacks 3 of the 3"):
         read_table(tmp_path / "t.npz", like=like)
     assert read_table(tmp_path / "t.npz", like=like, embedding_column="vectors").features.shape == X.shape
@@ -318,7 +311,7 @@ def test_marks_belong_to_their_letters(tmp_path: Path) -> None:
 def test_a_column_of_groups_is_not_a_feature(tmp_path: Path) -> None:
     file = gappy(tmp_path / "t.csv", "author,a,text,label\n7,1,hi,x\n8,2,hi,x\n7,3,ho,y\n")
     table = read_table(file, group_column="author")
-    assert table.source.features == ("a",)
+    assert table.spec.features == ("a",)
     assert groups_of(table, "author").tolist() == [0, 1, 0]  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="has no column 'writer', which group_column names"):
         read_table(file, group_column="writer")

@@ -7,7 +7,7 @@ embeddings, trained with the losses of the papers.
 from __future__ import annotations
 
 from openauc.bench.trial import TrialSpec
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import recipe_for
 from openauc.protocols import PROTOCOLS
@@ -28,7 +28,7 @@ def trials(splits: int = 10) -> list[TrialSpec]:
         if protocol.of_embeddings
         for split in range(min(splits, len(protocol.splits)))
     ]
-    scored: list[tuple[str, str | None]] = [(HEAD, score) for score in (*RULES, *SCORES)]
+    scored: list[tuple[str, str | None]] = [(HEAD, score) for score in (*REJECTORS, *SCORES)]
     trained: list[tuple[str, str | None]] = [(method, None) for method in NETWORKS]
     return [
         _trial(name, split, method, score)

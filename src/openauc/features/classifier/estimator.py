@@ -1,9 +1,9 @@
-"""OpenSetClassifier: embeddings in, a class or "unknown" out, with a promise."""
+"""OpenSetClassifier: embeddings in, a class or "unknown" out, with a guarantee."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -21,13 +21,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from openauc._columns import is_empty
 from openauc._validation import UNKNOWN, check_choice, check_fraction
 from openauc.features.classifier.conformal import Calibration, benjamini_hochberg
 from openauc.features.classifier.evidence import KINDS, below, name_of
-from openauc.features.classifier.fitting import Calibrated, Fitted, Fitting
+from openauc.features.classifier.fitting import Calibrated, Fitting
 from openauc.features.classifier.heads import HEADS, Array, Floats, is_fitted
 from openauc.features.classifier.scaling import SCALINGS
-from openauc.features.scores.base import RULES
+from openauc.features.classifier.tables import TableSpec
+from openauc.features.scores.base import REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
 from openauc.predictions import Predictions
@@ -35,35 +37,35 @@ from openauc.predictions import Predictions
 Rows = NDArray[np.int64]
 
 CHUNK = 4096
-"""Samples looked at together, which bounds the memory of a prediction."""
+"""Samples predicted together, which bounds the memory."""
 SPLIT_SHARE = 0.2
 THRESHOLDS = ("acceptance", "youden", "cost")
 CALIBRATIONS = ("cross", "split")
-PROMISE_ROOM = 0.02
-"""By how much acceptance or forecast may change with the rows to come before that is said."""
+GUARANTEE_ROOM = 0.02
+"""A change of acceptance or forecast up to this size is not reported."""
 
 
 class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier of embeddings that answers "unknown" for what belongs to none of its classes.
 
-    A head turns embeddings into logits, scores look at both, and a rejector turns the scores into one open-set score:
-    by default a function learned so that samples of held-out *known* classes rank above correctly classified ones (the
-    paper's objective, on real samples). No unknown sample is needed. A threshold then accepts the share of known
-    samples asked for.
+    A head turns embeddings into logits. Scores are computed from both, and a rejector turns the scores into one
+    open-set score: by default a function learned so that samples of held-out *known* classes rank above correctly
+    classified ones (the paper's objective, on real samples). No unknown sample is needed. A threshold then accepts the
+    wanted share of known samples.
 
     Parameters
     ----------
     head
-        ``"logistic"``, ``"class_mean"``, ``"mlp"``, or a classifier or pipeline of scikit-learn. One that is fitted
-        already serves as it is, and X must be what it was fitted on, or data like it; folds, which lack some classes,
-        fit unfitted copies of it. ``clone``, and so ``GridSearchCV`` and ``cross_val_score``, fit it anew unless it is
-        a ``sklearn.frozen.FrozenEstimator``.
+        ``"logistic"``, ``"class_mean"``, ``"mlp"``, or a classifier or pipeline of scikit-learn. A fitted one is used
+        as it is, and X must be the data it was fitted on, or similar data; folds, which lack some classes, fit
+        unfitted copies of it. ``clone``, and so ``GridSearchCV`` and ``cross_val_score``, fit it anew unless it is a
+        ``sklearn.frozen.FrozenEstimator``.
     rejector
         ``"learned"``, ``"average"`` (standardised mean of three scores, nothing learned), ``"selected"`` (the score
         that is best on held-out classes), the name of a score in ``SCORES``, a ``Score``, or a function of features and
         logits; higher = more unknown.
     threshold
-        ``"acceptance"``: accept the share ``acceptance`` of known samples; ``guarantee_`` says what is promised;
+        ``"acceptance"``: accept the share ``acceptance`` of known samples, see ``guarantee_``;
         ``"youden"``: the best sum of accepted known and rejected unknown samples on held-out classes;
         ``"cost"``: the lowest ``costs`` there; or a number.
     acceptance
@@ -74,42 +76,42 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :class:`~openauc.Costs`, or its fields, for ``threshold="cost"``.
     calibration
         ``"cross"``: thresholds and p-values from cross-fitted scores of all samples; ``"split"``: from a fifth of the
-        samples, which nothing else sees, and the promise is exact. With more than 20,000 samples a few thousand are
+        samples, which nothing else uses, and the guarantee is exact. With more than 20,000 samples a few thousand are
         always set aside so. :meth:`calibrate` takes other samples.
     max_ofpr
         Aim at the left part of the OSCR curve: OpenAUC up to this share of accepted unknown samples.
     folds
-        Parts the classes, and the samples, are cut into. Few classes are cut again and again.
+        Number of parts the classes, and the samples, are cut into. Few classes are cut several times.
     class_weight
         As in scikit-learn: None, ``"balanced"``, or a weight for each class. Weights reach head and rejector.
     unknown_label
-        What :meth:`predict` answers for unknown samples, and the label of outliers in y. Among names the default is
-        ``"unknown"``.
+        Answer of :meth:`predict` for unknown samples, and label of outliers in y. Where classes have names, the default
+        is ``"unknown"``.
     seen_by_encoder
-        Whether the encoder was trained on these samples and labels: then held-out classes are not new to it, they
-        mislead, and the largest logit rejects in place of a learned rejector. ``"auto"`` looks for the signs, and
+        Whether the encoder was trained on these samples and labels. Then held-out classes are not new to it and
+        mislead, so the largest logit rejects in place of a learned rejector. ``"auto"`` looks for the signs, and
         warns.
     scaling
         ``"embedding"``: all features are divided by one number; ``"columns"``: each by its own, as columns of a table
         need it; ``"auto"``: columns if there are fewer than 32 features, or one varies 100 times more than the median
-        one. Features are centred always. An estimator as head sees them as they are.
+        one. Features are always centred. An estimator as head gets them unscaled.
     random_state
         Seed of the folds.
     n_jobs
         Processes that fit folds.
     verbose
-        Print what is being done.
+        Print each finished step; a function is called with it instead.
 
     Attributes
     ----------
     classes_
         Known classes.
     report_
-        :class:`~openauc.features.FitReport`: what was tried, what held-out classes said.
+        :class:`~openauc.features.FitReport`: what was tried, and the results on held-out classes.
     thresholds_
         (C,) threshold for each predicted class; a sample is unknown when its score is above it.
     guarantee_
-        What the threshold promises, in a sentence; ``guarantee_details_`` has the rest.
+        The guarantee of the threshold, in a sentence; ``guarantee_details_`` has the rest.
     unknown_label_
         The answer for unknown samples.
 
@@ -142,7 +144,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scaling: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
-        verbose: bool = False,
+        verbose: bool | Callable[[str], object] = False,
     ) -> None:
         self.head = head
         self.rejector = rejector
@@ -175,13 +177,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            Embeddings (n, d), computed in float32 or, if they are that, float64.
+            Embeddings (n, d); float64 stays, other types become float32.
         y
-            Class of each; ``unknown_label`` for outliers one happens to have, which help to learn the rejector.
+            Class of each row; ``unknown_label`` for outliers, if there are any, which help to learn the rejector.
         sample_weight
-            Weight of each; reaches head and rejector, while calibration counts samples.
+            Weight of each row, for head and rejector; calibration counts samples.
         groups
-            Group of each; rows of one group belong together (copies, frames of one video, texts of one author) and
+            Group of each row; rows of one group belong together (copies, frames of one video, texts of one author) and
             are never on both sides of a split. Equal rows and near-copies are found and kept together anyway.
         """
         self._check_parameters()
@@ -210,70 +212,55 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         numbers = np.full(len(labels), UNKNOWN, np.int64)
         numbers[~outlier] = known
-        fitted = Fitting(
-            features,
-            numbers,
-            weight,
-            code,
-            self.classes_,
-            aside=SPLIT_SHARE if self.calibration == "split" else 0.0,
-            head=self.head,
-            rejector=self.rejector,
-            max_ofpr=self.max_ofpr,
-            folds=self.folds,
-            seen_by_encoder=self.seen_by_encoder,
-            scaling=self.scaling,
-            rng=check_random_state(self.random_state),
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        ).run()
-        self._take(fitted, features.dtype)
-        self._take_calibration(
-            fitted.calibration.score, fitted.calibration.predicted, "split" if fitted.exact else "cross"
-        )
-        self._say_what_could_differ(fitted)
-        return self
-
-    def _take(self, fitted: Fitted, dtype: np.dtype[Any]) -> None:
-        self.dtype_ = dtype
+        aside = SPLIT_SHARE if self.calibration == "split" else 0.0
+        rng = check_random_state(self.random_state)
+        fitted = Fitting(self, features, numbers, weight, code, aside, rng).run()
+        self.dtype_, self.table_spec_ = features.dtype, TableSpec()
         self.observer_, self.evidence_scale_, self.rejector_ = fitted.observer, fitted.evidence_scale, fitted.rejector
         self.report_ = fitted.report
         self.held_out_scores_, self.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
         if fitted.held_out is not None:
             self.held_out_scores_ = np.concatenate(fitted.held_out.scores)
-            folds = fitted.held_out.folds
-            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in folds]
+            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in fitted.held_out.folds]
             self.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
-
-    def _say_what_could_differ(self, fitted: Fitted) -> None:
-        """Say what acceptance and forecast would be if the rows to come differ from these in a usual way."""
-        told = fitted.calibration
-        size = np.bincount(told.label, minlength=len(self.classes_))
-        futures: list[tuple[str, Calibrated, Floats | None, str]]
-        futures = [
-            ("all classes come equally often", told, 1.0 / size[told.label], "Then calibrate(X, y) with such rows.")
-        ]
+        calibration = fitted.calibration
+        self._take_calibration(calibration.score, calibration.predicted, "split" if fitted.exact else "cross")
+        size = np.bincount(calibration.label, minlength=len(self.classes_))
+        self._check_future(
+            "all classes come equally often",
+            "Then calibrate(X, y) with such rows.",
+            calibration,
+            calibration,
+            1.0 / size[calibration.label],
+        )
         if fitted.alike is not None:
-            way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
-            futures.append(
-                ("rows come without the near neighbours that many of these have", fitted.alike, None, way_out)
+            self._check_future(
+                "rows come without the near neighbours that many of these have",
+                "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows.",
+                calibration,
+                fitted.alike,
+                np.ones(len(fitted.alike.score)),
             )
-        usual, now = self._expect(told, None)
+        return self
+
+    def _check_future(
+        self, condition: str, way_out: str, calibration: Calibrated, rows: Calibrated, weight: Floats
+    ) -> None:
+        """Warn if acceptance or forecast would be much lower for new rows that differ from these in a usual way."""
+        usual, now = self._expect(calibration, None)
+        accepted, openauc = self._expect(rows, weight)
+        changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
+        chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weight**2).sum()) / weight.sum()
+        failed = usual - accepted > max(GUARANTEE_ROOM, chance)
         expected = self.report_.expected if self.max_ofpr is None else None
-        for condition, rows, weight, way_out in futures:
-            accepted, openauc = self._expect(rows, weight)
-            changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
-            weights = np.ones(len(rows.score)) if weight is None else weight
-            chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weights**2).sum()) / weights.sum()
-            failed = usual - accepted > max(PROMISE_ROOM, chance)
-            if expected is not None:
-                forecast = expected.openauc + openauc - now
-                changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
-                failed |= forecast < min(expected.interval.low, expected.openauc - PROMISE_ROOM)
-            if failed:
-                sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
-                self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
-                warnings.warn(sentence, stacklevel=3)
+        if expected is not None:
+            forecast = expected.openauc + openauc - now
+            changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
+            failed |= forecast < min(expected.interval.low, expected.openauc - GUARANTEE_ROOM)
+        if failed:
+            sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
+            self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
+            warnings.warn(sentence, stacklevel=3)
 
     def _expect(self, rows: Calibrated, weight: Floats | None) -> tuple[float, float]:
         """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""
@@ -291,10 +278,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "decision_function or predict_proba."
             )
         if isinstance(self.rejector, str):
-            check_choice("rejector", self.rejector, (*RULES, *SCORES))
+            check_choice("rejector", self.rejector, (*REJECTORS, *SCORES))
         elif not callable(self.rejector):
             raise TypeError(f"rejector is {self.rejector!r}; expected a name, a Score or a function.")
-        elif name_of(self.rejector) in (*RULES, *KINDS):
+        elif name_of(self.rejector) in (*REJECTORS, *KINDS):
             raise ValueError(f"the rejector has the name of one of ours, {name_of(self.rejector)!r}; rename it.")
         check_choice("calibration", self.calibration, CALIBRATIONS)
         check_choice("scaling", self.scaling, SCALINGS)
@@ -375,7 +362,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Class of each sample, or ``unknown_label_`` where its score is above the threshold of the class."""
         score, predicted = self._decide(X)
         unknown = np.array(self.unknown_label_, object if self.unknown_label_ is None else None)
-        # What is not a number is below no threshold, so it is unknown.
+        # NaN is not below any threshold, so it is unknown.
         return np.where(score <= self.thresholds_[predicted], self.classes_[predicted], unknown)
 
     def classify(self, X: ArrayLike) -> NDArray[Any]:
@@ -401,7 +388,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(odds / odds.sum(1, keepdims=True))
 
     def select_unknown(self, X: ArrayLike, *, fdr: float = 0.1) -> NDArray[np.bool_]:
-        """Samples of a batch to call unknown so that about ``fdr`` of those called so are known (Benjamini-Hochberg).
+        """Which samples of a batch to call unknown, so that about ``fdr`` of these are known (Benjamini-Hochberg).
 
         The expected share of known samples among those selected is at most ``fdr`` if calibration and known samples of
         the batch are exchangeable and the calibration is a split (Bates et al., 2023).
@@ -418,7 +405,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Predictions.of(self._place(y_true), predicted, score)
 
     def _place(self, y: ArrayLike) -> Rows:
-        """Index of the class of each label; -1 for those that are none of ours."""
+        """Index of the class of each label; -1 for other labels."""
         place = {label: index for index, label in enumerate(self.classes_.tolist())}
         return np.array([place.get(label, UNKNOWN) for label in column_or_1d(y).tolist()], np.int64)
 
@@ -464,7 +451,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         per_class: bool | None = None,
         costs: Costs | Mapping[str, float] | None = None,
     ) -> Self:
-        """Choose the threshold anew, without fitting; what is left out stays as it is."""
+        """Choose another threshold without fitting again; arguments that are left out keep their values."""
         check_is_fitted(self)
         chosen: dict[str, Any]
         chosen = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
@@ -482,9 +469,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def calibrate(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Take thresholds and p-values from other samples of known classes, which :meth:`fit` has not seen.
+        """Take thresholds and p-values from samples of known classes that :meth:`fit` did not get.
 
-        The promise is then that of a split: exact. Rows whose class in ``y`` is not known are left out.
+        The guarantee is then that of a split: exact. Rows whose class in ``y`` is not known are left out.
         """
         check_is_fitted(self)
         score, predicted = self._decide(X)
@@ -503,7 +490,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._set_thresholds()
 
     def _set_thresholds(self) -> None:
-        """Thresholds, calibration groups and guarantee from the parameters and the kept scores."""
         n, n_classes = len(self.calibration_scores_), len(self.classes_)
         fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
         self.calibration_ = Calibration.of(
@@ -516,7 +502,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if missing:
                 self.guarantee_ = f"none: {n} calibration samples, {missing} are needed; nothing is rejected"
                 warnings.warn(
-                    f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a promise "
+                    f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a guarantee "
                     f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
                     stacklevel=3,
                 )
@@ -531,14 +517,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self.guarantee_details_ += "."
             return
         if isinstance(self.threshold, str):
-            target = "cost" if self.threshold == "cost" else "youden"
-            value = self._held_out_threshold(target)
-            self.guarantee_ = f"none; best {'cost' if target == 'cost' else 'Youden index'} on held-out classes"
+            value = self._held_out_threshold()
+            best = "cost" if self.threshold == "cost" else "Youden index"
+            self.guarantee_ = f"none; best {best} on held-out classes"
         else:
             value, self.guarantee_ = float(self.threshold), "none; the threshold was given"
         self.thresholds_ = np.full(n_classes, value)
 
-    def _held_out_threshold(self, target: str) -> float:
+    def _held_out_threshold(self) -> float:
         if not len(self.held_out_scores_):
             raise ValueError(
                 f"threshold={self.threshold!r} needs held-out classes, and there are none: {len(self.classes_)} "
@@ -547,7 +533,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # 0: correct, 1: misclassified, -1: unknown
         truth = np.where(self.held_out_kinds_ < 0, UNKNOWN, 0)
         predicted = np.where(self.held_out_kinds_ == 1, 1, 0)
-        if target == "cost":
+        if self.threshold == "cost":
             point = choose_threshold(truth, predicted, self.held_out_scores_, target="cost", costs=self.costs)
             return point.threshold
         known, unknown = np.sort(self.held_out_scores_[truth >= 0]), np.sort(self.held_out_scores_[truth < 0])
@@ -558,7 +544,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Files
 
     def save(self, folder: Any) -> None:
-        """Write the model as a folder of safetensors and JSON; no pickle."""
+        """Write the model to a folder, as one safetensors file; no pickle."""
         from openauc.features.classifier.files import save
 
         save(self, folder)
@@ -582,7 +568,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
-    """The promise in one sentence, and where it comes from."""
+    """The guarantee in one sentence, and where it comes from."""
     if acceptance == 1.0:
         return "every row is accepted, known or not", ""
     if kind == "split":
@@ -599,13 +585,11 @@ def _guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
 
 
 def _is_missing(label: Any) -> bool:
-    """None, NaN, and what pandas has for them."""
-    not_a_number = isinstance(label, float) and label != label
-    return label is None or not_a_number or type(label).__name__ in ("NAType", "NaTType")
+    return not isinstance(label, str) and is_empty(label)
 
 
 def _with_plain_gaps(y: Any) -> Any:
-    """Labels with None for each missing one: scikit-learn cannot look at what pandas has for them."""
+    """Labels with None for each missing one: scikit-learn does not accept the missing values of pandas."""
     labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
     if labels.dtype != object or labels.ndim != 1:
         return y

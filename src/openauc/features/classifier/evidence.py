@@ -1,10 +1,10 @@
 """Evidence that a sample is unknown: scores of one head, comparable between heads.
 
 A head with fewer classes has other logits, so the same score means something else under another head. Evidence is
-therefore standardised: by the mean and deviation a score has, under the same head, on *correctly classified known
-samples the head was not trained on*. So a rejector learned from heads without the held-out classes can look at the
-evidence of the head that knows them all. Classes also differ in how confident one may be, so some scores come a second
-time, less what is usual for the predicted class.
+therefore standardised: by the mean and deviation that a score has, under the same head, on *correctly classified known
+samples that the head was not trained on*. So a rejector learned from heads without the held-out classes can use the
+evidence of the head that knows all classes. Heads are surer of some classes than of others, so some scores come a
+second time, less what is usual for the predicted class.
 """
 
 from __future__ import annotations
@@ -33,17 +33,10 @@ USUAL_ROWS = 5.0
 """Rows that all classes together count for in what is usual for one class."""
 
 
-class Scale(NamedTuple):
-    """What each score is on correctly classified known samples.
+class EvidenceScale(NamedTuple):
+    """Mean and deviation (m + b,) of m scores, on correctly classified known samples.
 
-    Parameters
-    ----------
-    mean, deviation
-        (m + b,) of the m scores, and of b of them once more, less what is usual for the predicted class.
-    columns
-        (b,) which scores these are.
-    usual
-        (C, b) what they usually are for each predicted class, less their mean over all classes.
+    The b scores in ``columns`` come once more, less ``usual``: (C, b) their usual values for each predicted class.
     """
 
     mean: Floats
@@ -67,10 +60,10 @@ def standardise(
     *,
     n_classes: int,
     columns: Sequence[int] = (),
-) -> tuple[Scale, Floats]:
-    """The scale of the correct ones among samples with scores (n, m), and the evidence of all of them.
+) -> tuple[EvidenceScale, Floats]:
+    """The scale of the correct samples among those with scores (n, m), and the evidence of all of them.
 
-    A correct sample does not count in what is usual for its own class: new ones do not either.
+    A correct sample does not count in the usual value of its own class, since new samples do not either.
     """
     at = np.asarray(columns, np.int64)
     some, own = raw[:, at], np.where(correct[:, None], 1.0, 0.0)
@@ -80,17 +73,13 @@ def standardise(
     np.add.at(total, predicted, own * (some - level))
     others = (total[predicted] - own * (some - level)) / (count[predicted] - own + USUAL_ROWS)
     wide = np.concatenate([raw, some - others], axis=1)
-    mean, deviation = _moments(wide[correct])
-    return Scale(mean, deviation, at, total / (count + USUAL_ROWS)), (wide - mean) / deviation
-
-
-def _moments(raw: Floats) -> tuple[Floats, Floats]:
-    """Mean and deviation of each column; of what does not vary the deviation is 1."""
-    if not len(raw):
-        return np.zeros(raw.shape[1]), np.ones(raw.shape[1])
-    deviation = raw.std(0)
-    floor = 1e-9 * np.maximum(np.abs(raw).max(0), 1.0)
-    return raw.mean(0), np.where(deviation > floor, deviation, 1.0)
+    mean, deviation = np.zeros(wide.shape[1]), np.ones(wide.shape[1])
+    if correct.any():
+        used = wide[correct]
+        mean, deviation = used.mean(0), used.std(0)
+        varies = deviation > 1e-9 * np.maximum(np.abs(used).max(0), 1.0)
+        deviation = np.where(varies, deviation, 1.0)
+    return EvidenceScale(mean, deviation, at, total / (count + USUAL_ROWS)), (wide - mean) / deviation
 
 
 def name_of(score: Any) -> str:
@@ -109,7 +98,7 @@ class _Function(Score):
 
 
 class OutlierLogit(Score):
-    """Log-odds of being one of the outliers at hand rather than a known sample, by logistic regression."""
+    """Log-odds of being one of the given outliers rather than a known sample, by logistic regression."""
 
     fits = True
     looks_at = "features"
@@ -118,7 +107,7 @@ class OutlierLogit(Score):
     bias: Floats
 
     def fit_outliers(self, features: NDArray[Any], outliers: NDArray[Any]) -> OutlierLogit:
-        """Learn from known samples and outliers, both sides of the same weight."""
+        """Learn from known samples and outliers, both with the same total weight."""
         fitted = LogisticRegression(class_weight="balanced", max_iter=200)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -127,14 +116,14 @@ class OutlierLogit(Score):
         return self
 
     def __call__(self, features: Array, logits: Array) -> Array:
-        """(n,) scores; logits are not looked at."""
+        """(n,) scores."""
         return affine(features, self.weight, self.bias)[:, 0]
 
 
 OUTLIERS = "outliers"
-"""Name of the score that outliers at hand add to the others."""
+"""Name of the score that is learned from given outliers."""
 KINDS: dict[str, type[Score]] = {**SCORES, OUTLIERS: OutlierLogit}
-"""All scores that an observer may hold."""
+"""All scores that a :class:`HeadWithScores` may hold."""
 
 
 def _new(score: Any) -> Score:
@@ -146,23 +135,13 @@ def _new(score: Any) -> Score:
     return copy.deepcopy(score) if hasattr(score, "fit") else _Function(score)
 
 
+@dataclass(frozen=True)
 class HeadWithScores:
-    """A head, and scores fitted to it.
+    """A fitted head, scores fitted to it, and the scaling of features; an estimator as head gets them unscaled."""
 
-    Parameters
-    ----------
-    head
-        Fitted.
-    scores
-        By name, fitted.
-    scaling
-        Of the features; an estimator as head sees them as they are.
-    """
-
-    def __init__(self, head: Head, scores: dict[str, Score], scaling: Scaling) -> None:
-        self.head = head
-        self.scores = scores
-        self.scaling = scaling
+    head: Head
+    scores: dict[str, Score]
+    scaling: Scaling
 
     @classmethod
     def fit(
@@ -195,38 +174,23 @@ class HeadWithScores:
 
 @dataclass(frozen=True)
 class Fold:
-    """What a head without some classes says of samples it was not trained on.
+    """What a head without some classes says of n samples it was not trained on."""
 
-    Parameters
-    ----------
-    evidence
-        (n, m), standardised.
-    known
-        (n,) whether the sample's class is one of the head's.
-    correct
-        (n,) known, and classified correctly.
-    label
-        (n,) class of each sample among all classes; -1 for outliers.
-    weight
-        (n,) weights of the samples.
-    gap
-        (k,) by how much each raw score is higher for samples of held-out classes than for correct ones.
-    """
-
-    evidence: Floats
-    known: NDArray[np.bool_]
-    correct: NDArray[np.bool_]
-    label: NDArray[np.int64]
+    evidence: Floats  # (n, m), standardised
+    known: NDArray[np.bool_]  # whether the sample's class is one of the head's
+    correct: NDArray[np.bool_]  # known, and classified correctly
+    label: NDArray[np.int64]  # class among all classes; -1 for outliers
     weight: Floats
     gap: Floats = field(default_factory=lambda: np.empty(0))
+    """(k,) by how much each raw score is higher for samples of held-out classes than for correct ones."""
 
     @cached_property
-    def held(self) -> frozenset[int]:
-        """Classes that play unknown here."""
+    def held_out(self) -> frozenset[int]:
+        """The held-out classes."""
         return frozenset(np.unique(self.label[~self.known]).tolist()) - {UNKNOWN}
 
     def pair_values(self, score: Floats) -> Floats:
-        """Of each unknown sample the share of known ones that are correct and rank below it; ties count half.
+        """For each unknown sample the share of known ones that are correct and rank below it; ties count half.
 
         Their mean is the fold's OpenAUC.
         """
@@ -242,28 +206,14 @@ def below(ranked: Floats, values: Floats) -> Floats:
 
 
 class Task(NamedTuple):
-    """What a head and scores are fitted on, and how.
-
-    Parameters
-    ----------
-    X, y, weight
-        Samples, their classes (-1: outliers), and weights or None.
-    make_head
-        A new head.
-    scores
-        Scores to fit to it.
-    by_class
-        Names of those that come once more, less what is usual for the predicted class.
-    scaling
-        Of the features.
-    """
+    """What a head and scores are fitted on, and how."""
 
     X: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[np.int64]  # -1 for outliers
     weight: Floats | None
     make_head: Callable[[], Head]
     scores: Sequence[Any]
-    by_class: Sequence[str]
+    by_class: Sequence[str]  # names of the scores that come once more, less what is usual for the predicted class
     scaling: Scaling
 
     @property
@@ -273,39 +223,53 @@ class Task(NamedTuple):
         return np.array([bool(getattr(kind, "pooled", False)) for kind in kinds])
 
     @property
+    def names(self) -> list[str]:
+        """Names of the columns of evidence."""
+        return [*map(name_of, self.scores), *(name + BY_CLASS for name in self.by_class)]
+
+    @property
     def columns(self) -> list[int]:
-        """Which scores come once more."""
-        names = [name_of(score) for score in self.scores]
-        return [names.index(name) for name in self.by_class]
+        """Columns of the scores that come once more."""
+        return [self.names.index(name) for name in self.by_class]
 
 
 class Observed(NamedTuple):
-    """Scores (n, m), not standardised, and the class of each sample, from a head that was not trained on it."""
+    """Scores (n, m), not standardised, of samples that a head was not trained on; predicted and true classes."""
 
     raw: Floats
     predicted: NDArray[np.int64]
+    label: NDArray[np.int64]
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """(n,) whether the predicted class is the true one."""
+        return np.asarray(self.predicted == self.label)
+
+    def part(self, rows: slice) -> Observed:
+        """Some of the samples."""
+        return Observed(self.raw[rows], self.predicted[rows], self.label[rows])
 
 
 def observe_rest(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Observed:
-    """Fit a head and scores on the training rows, outliers (-1) among them, and look at the test rows."""
-    rows = train[task.y[train] != UNKNOWN]
+    """Fit a head and scores on the training rows, outliers (-1) among them, and observe the test rows."""
+    known = task.y[train] != UNKNOWN
+    rows = train[known]
     classes, code = np.unique(task.y[rows], return_inverse=True)
     head = task.make_head()
     features = task.scaling(task.X[rows]) if head.scaled else task.X[rows]
     head.fit(features, code, None if task.weight is None else task.weight[rows])
     labels = np.full(len(train), UNKNOWN)
-    labels[task.y[train] != UNKNOWN] = code
+    labels[known] = code
     raw, logits = HeadWithScores.fit(head, task.X[train], labels, task.scores, task.scaling)(task.X[test])
-    return Observed(raw, classes[logits.argmax(1)])
+    return Observed(raw, classes[logits.argmax(1)], task.y[test])
 
 
 def observe_fold(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
-    """The same where the training rows lack some classes, whose samples then play unknown."""
-    seen, y = observe_rest(task, train, test), task.y[test]
-    known = np.isin(y, task.y[train]) & (y != UNKNOWN)
-    correct = known & (seen.predicted == y)
-    _, evidence = standardise(seen.raw, seen.predicted, correct, n_classes=int(task.y.max()) + 1, columns=task.columns)
+    """The same where the training rows lack some classes, whose samples are then unknown."""
+    raw, predicted, y = observed = observe_rest(task, train, test)
+    known, correct = np.isin(y, task.y[train]) & (y != UNKNOWN), observed.correct
+    _, evidence = standardise(raw, predicted, correct, n_classes=int(task.y.max()) + 1, columns=task.columns)
     weight = np.ones(len(test)) if task.weight is None else task.weight[test]
-    held = ~known & (y != UNKNOWN)
-    gap = seen.raw[held].mean(0) - seen.raw[correct].mean(0) if correct.any() else np.zeros(seen.raw.shape[1])
+    held_out = ~known & (y != UNKNOWN)
+    gap = raw[held_out].mean(0) - raw[correct].mean(0) if correct.any() else np.zeros(raw.shape[1])
     return Fold(evidence, known, correct, y, weight, gap)

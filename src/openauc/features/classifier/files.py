@@ -1,15 +1,13 @@
-"""A fitted OpenSetClassifier as a folder: ``model.json`` to read, ``model.safetensors`` with its arrays; no pickle.
+"""A fitted OpenSetClassifier as a folder with one safetensors file, whose metadata holds JSON; no pickle.
 
-Both files carry a checksum of their own, and the JSON names that of the arrays it belongs to. A model is replaced in
-three steps, each of them atomic: the new arrays under another name, the JSON, the arrays under their own name. The JSON
-decides which arrays count, so after a crash at any point the folder holds the old model or the new one, whole.
+The file has a checksum of all its content and takes its place in one atomic step, so a reader always finds a whole
+model: the old one or the new one. Folders of the formats 1 and 2, which had a JSON file beside the arrays, are read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,68 +16,76 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as as_safetensors
 from sklearn.utils.validation import check_is_fitted
 
-from openauc._files import CHECKSUM, PathLike, atomic_write, parse_json, sealed, sealed_metadata, write_text
+from openauc._files import CHECKSUM, PathLike, atomic_write, parse_json, sealed
 from openauc.environment import environment
 from openauc.features.classifier.conformal import Calibration
 from openauc.features.classifier.estimator import OpenSetClassifier
-from openauc.features.classifier.evidence import KINDS, HeadWithScores, Scale
+from openauc.features.classifier.evidence import KINDS, EvidenceScale, HeadWithScores
 from openauc.features.classifier.heads import HEADS, EstimatorHead, Head
 from openauc.features.classifier.rejector import Average, Learned, Rejector
 from openauc.features.classifier.report import FitReport
 from openauc.features.classifier.scaling import Scaling
-from openauc.features.scores.base import Score
+from openauc.features.classifier.tables import MODEL, OLD_MODEL, OLD_TABLE, TableSpec, is_model
 from openauc.features.scores.registry import SCORES
 from openauc.metrics.operating import Costs
 
 FORMAT = "openauc.OpenSetClassifier"
-VERSION = 2
-"""Of the format; a reader refuses what is newer. Version 1 had one factor for all features, and the average as base."""
-JSON, ARRAYS, NEXT = "model.json", "model.safetensors", "model.next.safetensors"
+VERSION = 3
+"""Version of the format. Version 2 had two files; version 1 also had one scaling factor for all features."""
+OLD_ARRAYS = ("model.next.safetensors", "model.safetensors")
 DTYPES = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
-REJECTORS: dict[str, type[Rejector]] = {"average": Average, "learned": Learned}
+REJECTOR_KINDS: dict[str, type[Rejector]] = {"average": Average, "learned": Learned}
 LONGEST = 200
 """Characters of the description of a parameter that JSON cannot hold."""
 MOST_BYTES = 2**28
-"""Of the labels of all classes."""
+"""Largest size of the array of class labels."""
 
 Arrays = dict[str, NDArray[Any]]
-Part = TypeVar("Part")
+State = TypeVar("State")
 
 
 def save(classifier: OpenSetClassifier, folder: PathLike) -> None:
-    """Write a fitted classifier, all or nothing; a model that is in the folder already is replaced.
+    """Write a fitted classifier; a model that is in the folder already is replaced.
 
     Parameters
     ----------
     classifier
-        Fitted. A head of scikit-learn is written as arrays if it is linear, alone or in a pipeline after scalers and
-        PCA, and then agrees to rounding. The estimator itself, and a ``random_state`` that is not a number, are
-        described in the JSON and not brought back. ``joblib.dump`` saves a classifier with any head.
+        A fitted classifier. A head of scikit-learn is written as arrays if it is linear, alone or in a pipeline after
+        scalers and PCA, and then agrees to rounding. The estimator itself, and a ``random_state`` that is not a
+        number, are only described and not brought back. ``joblib.dump`` saves a classifier with any head.
     folder
-        New, empty, or with a model.
+        A folder that is new, is empty, or holds a model.
 
     Raises
     ------
     ValueError
-        If the classifier has parts that are no arrays (a function of one's own as rejector, trees as head), or the
-        folder holds something else.
+        If the classifier has parts that are not arrays (your own function as rejector, trees as head), or the folder
+        holds something else.
     """
     check_is_fitted(classifier)
     arrays: Arrays = {}
-    about = describe(classifier, arrays)
-    content = sealed(as_safetensors(arrays))
-    about["checksum"] = _header(content)["__metadata__"][CHECKSUM]
+    about = json.dumps(describe(classifier, arrays))
+    content = sealed(as_safetensors(arrays, {"format": FORMAT, "model": about}))
     place = Path(folder)
-    _prepare(place)
-    _write(place, content, _sealed_json(about))
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"cannot save to {place}: it is a file; a model is a folder.")
+    place.mkdir(parents=True, exist_ok=True)
+    old = _is_old_model(place)
+    holds = any(not entry.name.startswith(".") for entry in place.iterdir())
+    if holds and not old and not (place / MODEL).is_file():
+        raise ValueError(f"cannot save to {place}: it holds files but no model; name a new or empty folder.")
+    with atomic_write(place / MODEL, follow=False) as file:
+        file.write(content)
+    for name in (OLD_MODEL, *OLD_ARRAYS, OLD_TABLE) if old else ():
+        (place / name).unlink(missing_ok=True)
 
 
 def load(folder: PathLike) -> OpenSetClassifier:
-    """Read what :func:`save` wrote; what the model answers is the same to the last bit.
+    """Read what :func:`save` wrote; the model gives the same answers to the last bit.
 
     Raises
     ------
@@ -87,32 +93,40 @@ def load(folder: PathLike) -> OpenSetClassifier:
         If there is no model, or it is incomplete, damaged, or written by a newer version.
     """
     place = Path(folder)
-    text = _read_text(place)
+    if not place.is_dir():
+        kind = "is a file; a model is a folder" if place.exists() else "does not exist"
+        raise ValueError(f"cannot load a model from {place}: it {kind}.")
+    if not is_model(place):
+        raise ValueError(f"{place} is not a model: it has no {MODEL}. Name a folder that save() or `openauc fit` made.")
+    path = place / MODEL if (place / MODEL).is_file() else place / OLD_MODEL
     try:
-        return _assemble(place, _parse(place / JSON, text))
-    except ValueError:
-        if _read_text(place) != text:  # it was replaced while it was read
-            return load(folder)
-        raise
+        about, arrays = _read_file(path) if path.name == MODEL else _read_old(place)
+        classifier = _assemble(about, arrays)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError) as error:
+        if str(place) in str(error):
+            raise  # it is a sentence already
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(
+            f"{path} is not as this version of openauc writes it ({reason}); save the model again."
+        ) from None
+    return classifier
 
 
-def portable_observer(classifier: OpenSetClassifier) -> HeadWithScores:
+def portable_head(classifier: OpenSetClassifier) -> HeadWithScores:
     """Head and scores whose state is arrays and numbers.
 
     Raises
     ------
     ValueError
-        If a head or score is one's own, or the head is an estimator that is not linear.
+        If a head or score is your own, or the head is an estimator that is not linear.
     """
-    head: Head = classifier.observer_.head
-    scores = classifier.observer_.scores
-    if isinstance(head, EstimatorHead):
-        head = head.as_linear()
+    fitted = classifier.observer_
+    head: Head = fitted.head.as_linear() if isinstance(fitted.head, EstimatorHead) else fitted.head
     _kind_of(head, HEADS, "head")
-    for name, score in scores.items():
-        _kind_of(score, _score_kinds(), f"rejector {name!r}")
-    _kind_of(classifier.rejector_, REJECTORS, "rejector")
-    return HeadWithScores(head, scores, classifier.observer_.scaling)
+    for name, score in fitted.scores.items():
+        _kind_of(score, {**KINDS, **SCORES}, f"rejector {name!r}")
+    _kind_of(classifier.rejector_, REJECTOR_KINDS, "rejector")
+    return HeadWithScores(head, fitted.scores, fitted.scaling)
 
 
 def _kind_of(part: object, kinds: Mapping[str, type[Any]], what: str) -> str:
@@ -120,39 +134,49 @@ def _kind_of(part: object, kinds: Mapping[str, type[Any]], what: str) -> str:
         if type(part) is cls:
             return kind
     raise ValueError(
-        f"the {what} is one of your own ({type(part).__name__}), whose code no file can hold; fit with one of ours, by "
+        f"the {what} is your own ({type(part).__name__}), and a file cannot hold its code; fit with one of ours, by "
         "its name."
     )
-
-
-def _score_kinds() -> dict[str, type[Score]]:
-    """Scores by name, with those that were added to ``SCORES`` since."""
-    return {**KINDS, **SCORES}
 
 
 # Writing
 
 
 def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
-    """The JSON of a classifier; what does not belong there is put into ``arrays``."""
-    observer = portable_observer(classifier)
-    rejector, calibration = classifier.rejector_, classifier.calibration_
-    kept: Arrays = {
-        "evidence.mean": classifier.evidence_scale_.mean,
-        "evidence.deviation": classifier.evidence_scale_.deviation,
-        "evidence.columns": classifier.evidence_scale_.columns,
-        "evidence.usual": classifier.evidence_scale_.usual,
-        "scaling.centre": observer.scaling.centre,
-        "scaling.factor": observer.scaling.factor,
-        "samples.score": classifier.calibration_scores_,
-        "samples.class": classifier.calibration_classes_,
-        "held_out.score": classifier.held_out_scores_,
-        "held_out.kind": classifier.held_out_kinds_,
-    }
-    arrays.update(kept)
+    """The JSON of a classifier; its arrays are put into ``arrays``."""
+    head = portable_head(classifier)
+    arrays.update(
+        {
+            "evidence.mean": classifier.evidence_scale_.mean,
+            "evidence.deviation": classifier.evidence_scale_.deviation,
+            "evidence.columns": classifier.evidence_scale_.columns,
+            "evidence.usual": classifier.evidence_scale_.usual,
+            "scaling.centre": head.scaling.centre,
+            "scaling.factor": head.scaling.factor,
+            "samples.score": classifier.calibration_scores_,
+            "samples.class": classifier.calibration_classes_,
+            "held_out.score": classifier.held_out_scores_,
+            "held_out.kind": classifier.held_out_kinds_,
+        }
+    )
+    by_columns: list[str] = []
+
+    def take_apart(part: object, kinds: Mapping[str, type[Any]], prefix: str) -> dict[str, Any]:
+        """Kind and numbers of a part."""
+        values = {}
+        for name, value in vars(part).items():
+            if not isinstance(value, np.ndarray):
+                values[name] = _encode_state(part, name, value)
+            elif value.flags.f_contiguous and not value.flags.c_contiguous:
+                # In another layout, products may differ in the last bit.
+                by_columns.append(f"{prefix}.{name}")
+                arrays[f"{prefix}.{name}"] = value.T
+            else:
+                arrays[f"{prefix}.{name}"] = value
+        return {"kind": _kind_of(part, kinds, prefix), "values": values}
+
     versions = environment()
     return {
-        "format": FORMAT,
         "version": VERSION,
         "openauc": versions["openauc"],
         "classes": {"dtype": classifier.classes_.dtype.str, "labels": classifier.classes_.tolist()},
@@ -160,66 +184,46 @@ def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
         "features": {
             "width": int(classifier.n_features_in_),
             "dtype": classifier.dtype_.name,
-            "scaling": observer.scaling.kind,
+            "scaling": head.scaling.kind,
             "names": [str(name) for name in getattr(classifier, "feature_names_in_", ())],
         },
-        "head": _take_apart(observer.head, HEADS, "head", arrays),
+        "table": asdict(classifier.table_spec_),
+        "head": take_apart(head.head, HEADS, "head"),
         "scores": [
-            {"name": name} | _take_apart(score, _score_kinds(), f"score.{index}", arrays)
-            for index, (name, score) in enumerate(observer.scores.items())
+            {"name": name} | take_apart(score, {**KINDS, **SCORES}, f"score.{index}")
+            for index, (name, score) in enumerate(head.scores.items())
         ],
-        "rejector": _take_apart(rejector, REJECTORS, "rejector", arrays),
+        "rejector": take_apart(classifier.rejector_, REJECTOR_KINDS, "rejector"),
         "thresholds": [encode_float(value) for value in classifier.thresholds_.tolist()],
         "guarantee": classifier.guarantee_,
         "guarantee_details": classifier.guarantee_details_,
         "calibration": {"samples": classifier.calibration_kind_}
-        | _take_apart(calibration, {"sorted": Calibration}, "calibration", arrays),
-        "kept": {name: _form(array) for name, array in kept.items()},
-        "parameters": {name: _parameter(name, value, observer) for name, value in _parameters(classifier).items()},
+        | take_apart(classifier.calibration_, {"sorted": Calibration}, "calibration"),
+        "parameters": {name: _parameter(name, value, head) for name, value in classifier.get_params(False).items()},
         "report": encode(classifier.report_.to_dict()),
         "environment": versions,
+        "by_columns": by_columns,
     }
 
 
-def _parameters(classifier: OpenSetClassifier) -> dict[str, Any]:
-    found: dict[str, Any] = classifier.get_params(deep=False)
-    return found
+def _encode_state(part: object, name: str, value: Any) -> Any:
+    try:
+        return encode(value)
+    except TypeError:
+        raise ValueError(
+            f"{type(part).__name__}.{name} is a {type(value).__name__}, which a file cannot hold; keep arrays and "
+            "numbers."
+        ) from None
 
 
-def _parameter(name: str, value: Any, observer: HeadWithScores) -> Any:
+def _parameter(name: str, value: Any, head: HeadWithScores) -> Any:
     if name == "rejector" and not isinstance(value, str):
-        (value,) = (_kind_of(score, _score_kinds(), name) for score in observer.scores.values())
+        (value,) = (_kind_of(score, {**KINDS, **SCORES}, name) for score in head.scores.values())
     try:
         return encode(value)
     except TypeError:
         text = " ".join(repr(value).split())
         return {"described": text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."}
-
-
-def _take_apart(part: object, kinds: Mapping[str, type[Any]], prefix: str, arrays: Arrays) -> dict[str, Any]:
-    """Kind, numbers and the form of the arrays of a part; the arrays themselves go into ``arrays``."""
-    values, forms = {}, {}
-    for name, value in vars(part).items():
-        if isinstance(value, np.ndarray):
-            forms[name] = _form(value)
-            arrays[f"{prefix}.{name}"] = value.T if forms[name].get("by_columns") else value
-            continue
-        try:
-            values[name] = encode(value)
-        except TypeError:
-            raise ValueError(
-                f"{type(part).__name__}.{name} is a {type(value).__name__}, which no file can hold; keep arrays and "
-                "numbers."
-            ) from None
-    return {"kind": _kind_of(part, kinds, prefix), "values": values, "arrays": forms}
-
-
-def _form(array: NDArray[Any]) -> dict[str, Any]:
-    """Type, shape and layout: in another layout, products may differ in the last bit."""
-    form: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape)}
-    if array.flags.f_contiguous and not array.flags.c_contiguous:
-        form["by_columns"] = True
-    return form
 
 
 def encode_float(value: float) -> float | str:
@@ -232,7 +236,7 @@ def encode_float(value: float) -> float | str:
 
 
 def encode(value: Any) -> Any:
-    """JSON of a value; what JSON does not know is an object with one key that says what it is.
+    """JSON of a value; a type that JSON lacks is an object with one key that names the type.
 
     >>> encode({"a": (1, float("inf"))})
     {'mapping': [['a', {'tuple': [1, {'float': 'inf'}]}]]}
@@ -279,265 +283,168 @@ def decode(value: Any) -> Any:
     raise ValueError(f"it holds a {kind!r}")
 
 
-def _prepare(place: Path) -> None:
-    """Make the folder, refuse one with other things in it, and end what an earlier save began."""
-    if place.exists() and not place.is_dir():
-        raise ValueError(f"cannot save to {place}: it is a file; a model is a folder.")
-    place.mkdir(parents=True, exist_ok=True)
-    if not _is_ours(place):
-        raise ValueError(f"cannot save to {place}: it holds files but no model; name a new or empty folder.")
-    try:
-        checksum = _parse(place / JSON, _read_text(place)).get("checksum")
-        if sealed_metadata(place / NEXT).get(CHECKSUM) == checksum:
-            os.replace(place / NEXT, place / ARRAYS)
-    except (OSError, ValueError):
-        pass  # no model, or one that is complete
-
-
-def _is_ours(place: Path) -> bool:
-    """Whether a folder is empty, has a model of any version, or what is left of one."""
-    try:
-        found = parse_json((place / JSON).read_bytes())
-        return isinstance(found, dict) and found.get("format") == FORMAT
-    except (OSError, ValueError):
-        names = {entry.name for entry in place.iterdir() if not entry.name.startswith(".model.")}
-        return names <= {JSON, ARRAYS, NEXT}
-
-
-def _write(place: Path, content: bytes, text: str) -> None:
-    with atomic_write(place / NEXT) as file:
-        file.write(content)
-    try:
-        write_text(place / JSON, text)
-    except BaseException:
-        if not (place / JSON).is_file() or (place / JSON).read_text(encoding="utf-8") != text:
-            (place / NEXT).unlink()
-        raise
-    os.replace(place / NEXT, place / ARRAYS)
-
-
-def _header(content: bytes) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return header
-
-
-def _sealed_json(about: dict[str, Any]) -> str:
-    return json.dumps(about | {"sha256": _digest(about)}, indent=1) + "\n"
-
-
-def _digest(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
 # Reading
 
 
-def _read_text(place: Path) -> str:
-    if not place.is_dir():
-        kind = "is a file; a model is a folder" if place.exists() else "does not exist"
-        raise ValueError(f"cannot load a model from {place}: it {kind}.")
-    try:
-        return (place / JSON).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"{place / JSON} does not exist; {place} is no model, or its saving was cut short.") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{place / JSON} is damaged: it is no text; save the model again.") from None
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
-    """The JSON, after its format, version and checksum were looked at."""
-    try:
-        about = parse_json(text)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: it is no JSON ({error}); save the model again.") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("version"), int):
-        raise ValueError(f"{path} does not describe a model of openauc; name a folder that save() wrote.")
+def _read_file(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """The JSON and the arrays of a model; the file is opened once, so it cannot be replaced in between."""
+    metadata, arrays = _read_arrays(path)
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} does not hold a model of openauc; name a folder that save() wrote.")
+    about = parse_json(metadata["model"])
     if about["version"] > VERSION:
         raise ValueError(
             f"{path} was written by a newer openauc (format {about['version']}, this one reads up to {VERSION}); "
             "upgrade."
         )
-    if about.pop("sha256", None) != _digest(about):
-        raise ValueError(f"{path} is damaged or was edited: it does not match its checksum; save the model again.")
-    return about
+    return about, arrays
 
 
-def _read_arrays(place: Path, checksum: str) -> Arrays:
-    """The arrays the JSON belongs to, whose last move a crash may have prevented."""
-    found = [place / name for name in (NEXT, ARRAYS) if (place / name).is_file()]
-    for path in found:
-        before = os.stat(path)
-        if path.name == NEXT and not _has_checksum(path, checksum):
-            continue
-        if sealed_metadata(path).get(CHECKSUM) != checksum:
-            raise ValueError(f"{path} and {JSON} beside it belong to two different models; save the model again.")
-        try:
-            arrays: Arrays = load_file(path)
-        except (SafetensorError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path} cannot be read as safetensors ({error}); save the model again.") from None
-        if os.stat(path).st_ino != before.st_ino:
-            raise ValueError(f"{path} was replaced while it was read; load it again.")
-        return arrays
-    raise ValueError(f"{place / ARRAYS} does not exist; the model is incomplete, save it again.")
-
-
-def _has_checksum(path: Path, checksum: str) -> bool:
+def _read_arrays(path: Path) -> tuple[dict[str, str], Arrays]:
+    """Metadata and arrays of a safetensors file that :func:`~openauc._files.sealed` made."""
+    content = path.read_bytes()
     try:
-        return sealed_metadata(path).get(CHECKSUM) == checksum
-    except (OSError, ValueError):
+        intact = sealed(content) == content
+        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        arrays: Arrays = from_safetensors(content) if intact else {}
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}); save the model again.") from None
+    if not intact:
+        raise ValueError(f"{path} is damaged or was edited: it does not match its checksum; save the model again.")
+    return metadata, arrays
+
+
+def _is_old_model(place: Path) -> bool:
+    try:
+        return bool(parse_json((place / OLD_MODEL).read_bytes())["format"] == FORMAT)
+    except (OSError, ValueError, TypeError, KeyError):
         return False
 
 
-def _assemble(place: Path, about: dict[str, Any]) -> OpenSetClassifier:
-    arrays = _read_arrays(place, about.get("checksum", ""))
-    source = _Source(place, arrays)
-    try:
-        classifier = OpenSetClassifier(**_read_parameters(about["parameters"]))
-        classifier.__dict__.update(_read_attributes(about, source))
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        if str(place) in str(error):
-            raise  # a sentence already
-        raise ValueError(
-            f"{place / JSON} is not as this version of openauc writes it ({type(error).__name__}: {error}); save the "
-            "model again."
-        ) from None
-    _try_out(classifier, place / ARRAYS)
-    return classifier
+def _read_old(place: Path) -> tuple[dict[str, Any], Arrays]:
+    """The JSON and the arrays of a folder of format 1 or 2, as format 3 has them."""
+    path = place / OLD_MODEL
+    if not _is_old_model(place):
+        raise ValueError(f"{path} is damaged, or does not describe a model of openauc; save the model again.")
+    about = parse_json(path.read_bytes())
+    digest = about.pop("sha256", None)
+    if digest != hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest():
+        raise ValueError(f"{path} is damaged or was edited: it does not match its checksum; save the model again.")
+    # After a crash of the old openauc, the arrays may still have the first of the two names.
+    for name in OLD_ARRAYS:
+        if (place / name).is_file():
+            metadata, arrays = _read_arrays(place / name)
+            if metadata.get(CHECKSUM) == about["checksum"]:
+                break
+    else:
+        raise ValueError(f"{place} lacks the arrays that {OLD_MODEL} belongs to; save the model again.")
+    parts = {"head": about["head"], "rejector": about["rejector"], "calibration": about["calibration"]}
+    parts |= {f"score.{index}": saved for index, saved in enumerate(about["scores"])}
+    about["by_columns"] = [
+        f"{prefix}.{name}"
+        for prefix, saved in parts.items()
+        for name, form in saved["arrays"].items()
+        if form.get("by_columns")
+    ]
+    if about["version"] == 1:
+        width, values = about["features"]["width"], about["rejector"]["values"]
+        arrays |= {"scaling.centre": np.zeros(width), "scaling.factor": np.full(width, about["features"]["scale"])}
+        arrays |= {"evidence.columns": np.empty(0, np.int64), "evidence.usual": np.empty((1, 0))}
+        if "average_weight" in values:
+            values["base_weight"], values["base_scale"] = values.pop("average_weight"), values.pop("average_scale")
+            values["base"] = encode(("max_logit", "knn", "relative_mahalanobis_pp"))
+    table = place / OLD_TABLE
+    if table.is_file():
+        try:
+            about["table"] = asdict(TableSpec.from_dict(parse_json(table.read_bytes()), about["features"]["width"]))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{table} does not say what the model was fitted on ({error}); fit it again.") from None
+    return about, arrays
 
 
-def _read_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters; of those that could only be described, the default."""
+def _assemble(about: Mapping[str, Any], arrays: Arrays) -> OpenSetClassifier:
     default = OpenSetClassifier().get_params()
-    return {
-        name: default[name] if isinstance(value, dict) and "described" in value else decode(value)
-        for name, value in saved.items()
-    }
+    classifier = OpenSetClassifier(
+        **{
+            name: default[name] if isinstance(value, dict) and "described" in value else decode(value)
+            for name, value in about["parameters"].items()
+        }
+    )
+    by_columns = set(about["by_columns"])
 
-
-class _Source:
-    """Parts of a model, from what its two files say."""
-
-    def __init__(self, place: Path, arrays: Arrays) -> None:
-        self.place = place
-        self.arrays = arrays
-
-    def array(self, name: str, form: Mapping[str, Any]) -> NDArray[Any]:
-        """An array, if it has the type and shape that the JSON says."""
-        if name not in self.arrays:
-            raise ValueError(f"{self.place / ARRAYS} lacks the array {name!r}; save the model again.")
-        by_columns = form.get("by_columns", False)
-        array = self.arrays[name].T if by_columns else self.arrays[name]
-        if list(array.shape) != form["shape"] or array.dtype.name != form["dtype"]:
-            raise ValueError(
-                f"{self.place / ARRAYS} has an array {name!r} of {array.dtype.name} {array.shape}, but {JSON} says "
-                f"{form['dtype']} {tuple(form['shape'])}; save the model again."
-            )
-        return array
-
-    def part(self, kinds: Mapping[str, type[Part]], saved: Mapping[str, Any], prefix: str) -> Part:
+    def put_together(kinds: Mapping[str, type[State]], saved: Mapping[str, Any], prefix: str) -> State:
         """A part with all its state."""
         if saved["kind"] not in kinds:
             raise ValueError(
-                f"{self.place / JSON} has a {prefix.split('.')[0]} {saved['kind']!r}, which this openauc does not "
-                "know; upgrade, or add it as it was when the model was saved."
+                f"it has a {prefix.split('.')[0]} {saved['kind']!r}, which this openauc does not know; upgrade, or add "
+                "it as it was when the model was saved"
             )
         cls = kinds[saved["kind"]]
         part = cls.__new__(cls)
         vars(part).update({name: decode(value) for name, value in saved["values"].items()})
-        for name, form in saved["arrays"].items():
-            vars(part)[name] = self.array(f"{prefix}.{name}", form)
+        for name, array in arrays.items():
+            if name.startswith(f"{prefix}."):
+                vars(part)[name.removeprefix(f"{prefix}.")] = array.T if name in by_columns else array
         return part
 
-    def labels(self, saved: Mapping[str, Any]) -> NDArray[Any]:
-        """Labels of the classes, in the type they had."""
-        dtype, labels = np.dtype(saved["dtype"]), saved["labels"]
-        fitting = all(isinstance(label, str if dtype.kind in "UO" else int | float) for label in labels)
-        distinct = len(set(labels)) == len(labels) >= 2
-        if dtype.kind not in "UOiufb" or not fitting or not distinct or dtype.itemsize * len(labels) > MOST_BYTES:
-            raise ValueError(f"{self.place / JSON} has no usable list of classes; save the model again.")
-        return np.array(labels, dtype)
-
-
-def _read_attributes(about: Mapping[str, Any], source: _Source) -> dict[str, Any]:
-    features, kept, calibration = about["features"], about["kept"], about["calibration"]
-    names = features["names"]
-    stored = {name: source.array(name, form) for name, form in kept.items()}
-    if about["version"] == 1:
-        stored |= _of_version_1(features)
-    columns, usual = stored["evidence.columns"], stored["evidence.usual"]
-    scaling = Scaling(stored["scaling.centre"], stored["scaling.factor"], features.get("scaling", "embedding"))
-    rejector = source.part(REJECTORS, about["rejector"], "rejector")
-    if about["version"] == 1 and isinstance(rejector, Learned):
-        _renew(rejector)
-    attributes = {
-        "classes_": source.labels(about["classes"]),
-        "unknown_label_": decode(about["unknown_label"]),
-        "n_features_in_": features["width"],
-        "dtype_": DTYPES[features["dtype"]],
-        "observer_": _read_observer(about, source, scaling),
-        "evidence_scale_": Scale(stored["evidence.mean"], stored["evidence.deviation"], columns, usual),
-        "rejector_": rejector,
-        "report_": FitReport.from_dict(decode(about["report"])),
-        "held_out_scores_": stored["held_out.score"],
-        "held_out_kinds_": stored["held_out.kind"],
-        "calibration_scores_": stored["samples.score"],
-        "calibration_classes_": stored["samples.class"],
-        "calibration_kind_": calibration["samples"],
-        "calibration_": source.part({"sorted": Calibration}, calibration, "calibration"),
-        "thresholds_": np.array([float(value) for value in about["thresholds"]]),
-        "guarantee_": about["guarantee"],
-        "guarantee_details_": about.get("guarantee_details", ""),
+    features, calibration = about["features"], about["calibration"]
+    kinds = {**KINDS, **SCORES}
+    classifier.classes_ = _labels(about["classes"])
+    classifier.unknown_label_ = decode(about["unknown_label"])
+    classifier.n_features_in_, classifier.dtype_ = features["width"], DTYPES[features["dtype"]]
+    if features["names"]:
+        classifier.feature_names_in_ = np.array(features["names"], dtype=object)
+    scaling = Scaling(arrays["scaling.centre"], arrays["scaling.factor"], features.get("scaling", "embedding"))
+    scores = {
+        saved["name"]: put_together(kinds, saved, f"score.{index}") for index, saved in enumerate(about["scores"])
     }
-    return attributes | ({"feature_names_in_": np.array(names, dtype=object)} if names else {})
+    classifier.observer_ = HeadWithScores(put_together(HEADS, about["head"], "head"), scores, scaling)
+    classifier.evidence_scale_ = EvidenceScale(
+        *(arrays[f"evidence.{name}"] for name in ("mean", "deviation", "columns", "usual"))
+    )
+    classifier.rejector_ = put_together(REJECTOR_KINDS, about["rejector"], "rejector")
+    classifier.report_ = FitReport.from_dict(decode(about["report"]))
+    classifier.held_out_scores_, classifier.held_out_kinds_ = arrays["held_out.score"], arrays["held_out.kind"]
+    classifier.calibration_scores_, classifier.calibration_classes_ = arrays["samples.score"], arrays["samples.class"]
+    classifier.calibration_kind_ = calibration["samples"]
+    classifier.calibration_ = put_together({"sorted": Calibration}, calibration, "calibration")
+    classifier.thresholds_ = np.array([float(value) for value in about["thresholds"]])
+    classifier.guarantee_, classifier.guarantee_details_ = about["guarantee"], about.get("guarantee_details", "")
+    classifier.table_spec_ = TableSpec.from_dict(about.get("table", {}), classifier.n_features_in_)
+    _try_out(classifier)
+    return classifier
 
 
-def _of_version_1(features: Mapping[str, Any]) -> Arrays:
-    """What arrays of today would have been."""
-    width = features["width"]
-    return {
-        "scaling.centre": np.zeros(width),
-        "scaling.factor": np.full(width, decode(features["scale"])),
-        "evidence.columns": np.empty(0, np.int64),
-        "evidence.usual": np.empty((1, 0)),
-    }
+def _labels(saved: Mapping[str, Any]) -> NDArray[Any]:
+    """Labels of the classes, in the type they had."""
+    dtype, labels = np.dtype(saved["dtype"]), saved["labels"]
+    same_type = all(isinstance(label, str if dtype.kind in "UO" else int | float) for label in labels)
+    distinct = len(set(labels)) == len(labels) >= 2
+    if dtype.kind not in "UOiufb" or not same_type or not distinct or dtype.itemsize * len(labels) > MOST_BYTES:
+        raise ValueError("it has no usable list of classes")
+    return np.array(labels, dtype)
 
 
-def _renew(rejector: Learned) -> None:
-    """Give a rejector of version 1 the names of today."""
-    state = vars(rejector)
-    rejector.base_weight, rejector.base_scale = state.pop("average_weight"), state.pop("average_scale")
-    rejector.base = ("max_logit", "knn", "relative_mahalanobis_pp")
-
-
-def _read_observer(about: Mapping[str, Any], source: _Source, scaling: Scaling) -> HeadWithScores:
-    scores: dict[str, Score] = {
-        saved["name"]: source.part(_score_kinds(), saved, f"score.{index}")
-        for index, saved in enumerate(about["scores"])
-    }
-    return HeadWithScores(source.part(HEADS, about["head"], "head"), scores, scaling)
-
-
-def _try_out(classifier: OpenSetClassifier, path: Path) -> None:
-    """Refuse arrays that do not fit together, by what one sample gives and by what is kept for calibration."""
+def _try_out(classifier: OpenSetClassifier) -> None:
+    """Refuse parts that do not fit together, by the answer for one sample and by what is kept for calibration."""
     n_classes, width = len(classifier.classes_), classifier.n_features_in_
     samples = classifier.calibration_classes_
-    try:
-        whole = [
-            any(width in np.shape(value) for value in vars(classifier.observer_.head).values()),
-            classifier.thresholds_.shape == (n_classes,) and not np.isnan(classifier.thresholds_).any(),
-            classifier.calibration_scores_.shape == samples.shape,
-            not samples.size or 0 <= samples.min() <= samples.max() < n_classes,
-            classifier.held_out_scores_.shape == classifier.held_out_kinds_.shape,
-        ]
-        if all(whole):
-            with np.errstate(all="ignore"):
-                score, logits = classifier._observe(np.zeros((1, width), classifier.dtype_))
-                p_value = classifier.calibration_.p_value(score, logits.argmax(1))
-            whole = [logits.shape == (1, n_classes), score.shape == p_value.shape == (1,)]
-    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        whole = [False]
-        reason = f" ({' '.join(str(error).split())})"
-    else:
-        reason = ""
+    whole = [
+        any(width in np.shape(value) for value in vars(classifier.observer_.head).values()),
+        classifier.thresholds_.shape == (n_classes,) and not np.isnan(classifier.thresholds_).any(),
+        classifier.calibration_scores_.shape == samples.shape,
+        not samples.size or 0 <= samples.min() <= samples.max() < n_classes,
+        classifier.held_out_scores_.shape == classifier.held_out_kinds_.shape,
+        classifier.calibration_kind_ in ("cross", "split"),
+        classifier.unknown_label_ is None or isinstance(classifier.unknown_label_, str | int | float | np.generic),
+        isinstance(classifier.guarantee_, str) and isinstance(classifier.guarantee_details_, str),
+        bool(str(classifier.report_)),
+    ]
+    if all(whole):
+        classifier._check_parameters()
+        with np.errstate(all="ignore"):
+            score, logits = classifier._observe(np.zeros((1, width), classifier.dtype_))
+            p_value = classifier.calibration_.p_value(score, logits.argmax(1))
+        whole = [logits.shape == (1, n_classes), score.shape == p_value.shape == (1,)]
     if not all(whole):
-        raise ValueError(f"{path} has arrays that do not fit together{reason}; save the model again.")
+        raise ValueError("its parts do not fit together")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -20,10 +20,10 @@ from openauc.features.classifier.copies import Copies, copies_of, find_copies, f
 from openauc.features.classifier.evidence import (
     BY_CLASS,
     OUTLIERS,
+    EvidenceScale,
     Fold,
     HeadWithScores,
     Observed,
-    Scale,
     Task,
     name_of,
     observe_fold,
@@ -34,23 +34,26 @@ from openauc.features.classifier.heads import HEADS, EstimatorHead, Floats, Head
 from openauc.features.classifier.rejector import AVERAGE, CONFIDENCE, Choice, HeldOut, Rejector, choose_rejector
 from openauc.features.classifier.report import FitReport, Tried
 from openauc.features.classifier.scaling import Scaling
-from openauc.features.classifier.splits import PseudoUnknownSplit, deal, rank_within
-from openauc.features.scores.base import RULES
+from openauc.features.classifier.splits import HeldOutSplit, deal, rank_within
+from openauc.features.scores.base import REJECTORS
 from openauc.features.scores.distance import class_means
 from openauc.features.scores.registry import SCORES
 
+if TYPE_CHECKING:
+    from openauc.features.classifier.estimator import OpenSetClassifier
+
 Rows = NDArray[np.int64]
 Plan = tuple[Rows, Rows]
-"""Rows to train on, and rows to look at."""
+"""Rows to train on, and rows to observe."""
 
 LEFT_OUT = ("knn_50", "mahalanobis", "relative_mahalanobis", "vim", "fdbd", "norm", "react", "scale")
-"""Scores to ask for by name: twins of others on embeddings, slow ones, and those for a network's last layer."""
+"""Scores to ask for by name: similar to others on embeddings, slow, or made for the last layer of a network."""
 COMPARED = tuple(name for name in SCORES if name not in LEFT_OUT)
-"""Scores that held-out classes compare."""
+"""Scores that are compared on held-out classes."""
 COVARIANCES, ROWS_FOR_THEM = ("mahalanobis_pp", "relative_mahalanobis_pp"), 0.25
-"""Scores that need so many rows for each feature; with fewer they are left out, as they change with every row."""
+"""Scores that need so many rows for each feature; with fewer rows they are left out, as they change with every row."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
-"""The strength of the head is chosen on so many folds by these scores; the default unless another gains so much."""
+"""The head's strength is chosen on so many folds by these scores; keep the default unless another gains so much."""
 SMALL = 20_000_000
 """Entries of features up to which one thread fits them."""
 MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
@@ -58,55 +61,38 @@ MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
 LARGE = 20_000
 """With more rows than this, rows set aside calibrate, since no fold is as large as the whole."""
 ASIDE, ASIDE_SHARE, FOR_SCALE = 5_000, 0.1, 0.2
-"""Rows set aside then, at most, and the share of all rows they may be; of these the share that tells the scale."""
+"""Then at most so many rows, and at most this share of all, are set aside; the last share of them gives the scale."""
 MOST_SCORED = 50_000
 """Rows that the scores of the final head are fitted on, at most."""
 MOST_REPEATED = 10_000
-"""With more rows than this, folds without some classes are not repeated however few the classes."""
+"""With more rows than this, folds without some classes are not repeated, however few the classes."""
 FEW, MANY_PARTS, CLASS_FOLDS = 5_000, 10, 12
-"""Up to so many rows, each is scored by one of at least so many heads, and classes are held out in so many folds."""
+"""Up to so many rows, at least so many heads score the rows, and classes are held out in so many folds."""
 FOR_FORECAST, HALF_FOLDS = 4, 5
-"""Rows that most classes must have for a forecast; and folds that tell what more rows are worth."""
+"""Rows that most classes must have for a forecast; and folds that measure the gain from more rows."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
-"""So many outliers are worth a score of their own; and so many, or more, weigh as much as all of held-out classes."""
+"""So many outliers get a score of their own; so many, or more, weigh as much as all samples of held-out classes."""
 SOME_ALIKE = 0.02
-"""Share of rows that are like another one, from which on it is worth a look what depends on them."""
+"""Share of rows similar to another one from which on calibration is repeated with larger groups."""
 SMALL_CLASS = 10
-"""A class with fewer rows (copies count once) is too small for any promise."""
+"""A class with fewer rows (copies count once) is too small for a guarantee."""
 COLLAPSED, NEAR_PERFECT = 0.9, 0.95
-"""Variance inside classes over that between them, and accuracy, that tell of an encoder trained on these samples.
+"""Variance inside classes over that between them, and accuracy: signs of an encoder trained on these samples.
 
 The ratio was 0.7 for training samples of a published TinyImageNet network, 1.2 to 1.5 for CLINC150 (MiniLM),
 1.3 for digits (pixels), 5.7 for CIFAR-10 (EfficientNet-Lite0). Columns of a table are not an embedding.
 """
 
 
-class Looked(NamedTuple):
-    """Scores (n, m) of known samples that the model had not seen, not standardised; predicted and true classes."""
-
-    raw: Floats
-    predicted: Rows
-    label: Rows
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """(n,) whether the predicted class is the true one."""
-        return np.asarray(self.predicted == self.label)
-
-    def part(self, rows: slice) -> Looked:
-        """Some of the samples."""
-        return Looked(self.raw[rows], self.predicted[rows], self.label[rows])
-
-
 class Calibrated(NamedTuple):
-    """Open-set scores of known samples that the model had not seen, and their predicted and true classes."""
+    """Open-set scores of known samples that the model was not fitted on, and their predicted and true classes."""
 
     score: Floats
     predicted: Rows
     label: Rows
 
 
-class Parts(NamedTuple):
+class RowSplit(NamedTuple):
     """Rows set aside to calibrate, rows to learn from, those of the latter that folds work on, and their copies."""
 
     aside: Rows
@@ -115,28 +101,21 @@ class Parts(NamedTuple):
     copies: Copies
     n_copies: int
 
+    @property
+    def large(self) -> bool:
+        """Whether folds work on a part of the rows."""
+        return len(self.rest) > len(self.working)
 
-@dataclass(frozen=True)
-class Fitted:
-    """Everything that predicts, and what is known of it.
 
-    Parameters
-    ----------
-    observer, evidence_scale, rejector
-        From embeddings to scores, evidence and one open-set score.
-    calibration
-        What thresholds are taken from.
-    exact
-        Whether that was set aside, so that the promise of a split holds.
-    alike
-        The same as ``calibration`` from folds that keep rows together that are alike but perhaps not copies; None if
-        there are hardly any.
-    held_out, report
-        What held-out classes say of the rejector; and of everything.
+class Fitted(NamedTuple):
+    """Everything that predicts, and what is known about it.
+
+    ``alike`` is ``calibration`` from folds that keep similar rows together which are perhaps not copies; None if there
+    are hardly any.
     """
 
     observer: HeadWithScores
-    evidence_scale: Scale
+    evidence_scale: EvidenceScale
     rejector: Rejector
     calibration: Calibrated
     exact: bool
@@ -147,108 +126,100 @@ class Fitted:
 
 @dataclass
 class Fitting:
-    """One fit.
+    """One fit of a classifier, whose parameters and classes are given."""
 
-    Parameters
-    ----------
-    X, y, weight
-        Samples, their classes 0..C-1 or -1 for outliers, and weights or None.
-    groups
-        (n,) numbers of groups of rows that belong together, or None.
-    classes
-        (C,) labels of the classes.
-    aside
-        Share of the rows to set aside for calibration; 0 for none unless there are many rows.
-    head, rejector, max_ofpr, folds, seen_by_encoder, scaling, n_jobs, verbose
-        As for :class:`~openauc.features.OpenSetClassifier`.
-    """
-
+    parameters: OpenSetClassifier
     X: NDArray[Any]
-    y: Rows
+    y: Rows  # 0..C-1, or -1 for outliers
     weight: Floats | None
-    groups: Rows | None
-    classes: NDArray[Any]
-    aside: float
-    head: Any
-    rejector: Any
-    max_ofpr: float | None
-    folds: int
-    seen_by_encoder: bool | str
-    scaling: str
+    groups: Rows | None  # numbers of groups of rows that belong together
+    aside: float  # share of the rows to set aside for calibration
     rng: np.random.RandomState
-    n_jobs: int | None
-    verbose: bool
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Fitted:
-        """Fit everything; small products gain nothing by threads, and lose much by them where cores are busy."""
+        """Fit everything; threads do not speed up small products, and slow them down where cores are busy."""
+        self.classes, self.head, self.rejector = (
+            self.parameters.classes_,
+            self.parameters.head,
+            self.parameters.rejector,
+        )
+        self.max_ofpr: float | None = self.parameters.max_ofpr
         with threadpool_limits(1 if self.X.size < SMALL else None, user_api="blas"):
             return self._run()
 
     def _run(self) -> Fitted:
         known, outliers = np.flatnonzero(self.y != UNKNOWN), np.flatnonzero(self.y == UNKNOWN)
-        scaling = Scaling.of(self.X, known, self.scaling)
-        part = self._part_rows(known, scaling)
-        rows = np.append(part.working, outliers)
+        scaling = Scaling.of(self.X, known, self.parameters.scaling)
+        split = self._split_rows(known, scaling)
+        rows = np.append(split.working, outliers)
         weight = None if self.weight is None else self.weight[rows]
-        task = Task(self.X[rows], self.y[rows], weight, self._make_head, (), (), scaling)
-        plans = self._class_plans(task.y, part.copies.groups)
+        task = Task(self.X[rows], self.y[rows], weight, partial(_make_head, self.head), (), (), scaling)
+        plans = self._class_plans(task.y, split.copies.groups)
         strength = self._choose_strength(task, plans)
         task = task._replace(
-            make_head=partial(self._make_head, strength),
-            scores=self._scores(len(part.working)),
+            make_head=partial(_make_head, self.head, strength),
+            scores=self._scores(len(split.working)),
             by_class=CONFIDENCE if self.rejector == "learned" else (),
         )
-        folds = self._weighed(self._look(observe_fold, task, plans, "heads without some classes"))
+        folds = self._weigh_outliers(self._observe(observe_fold, task, plans, "heads without some classes"))
         choice = self._choose(task, folds)
         gap = np.mean([fold.gap for fold in folds], axis=0) if folds else np.zeros(len(task.scores))
-        folds = [_of(fold, _names(task), choice) for fold in folds]
-        task, gap = _only_used(task, gap, choice.rejector)
-        tried = self._with_all_rows(task, plans, folds, part, choice)
-        final = self._final(task, part.rest, outliers)
-        scale, calibration, alike = self._calibrate(task, final, part, choice.rejector, gap)
-        if part.n_copies:
+        # From here on, the scores that the rejector uses, in its order.
+        names, used = task.names, choice.rejector.names
+        folds = [replace(fold, evidence=fold.evidence[:, [names.index(name) for name in used]]) for fold in folds]
+        plain = [names.index(name) for name in used if not name.endswith(BY_CLASS)]
+        by_class = [name.removesuffix(BY_CLASS) for name in used if name.endswith(BY_CLASS)]
+        task, gap = task._replace(scores=[task.scores[i] for i in plain], by_class=by_class), gap[plain]
+        tried = self._with_all_rows(task, plans, folds, split, choice)
+        final = self._final(task, split.rest, outliers)
+        scale, calibration, alike = self._calibrate(task, final, split, choice.rejector, gap)
+        if split.n_copies:
             self.notes.append(
-                f"Copies or near-copies of other rows: {part.n_copies:,} of {len(known):,}. Rows that belong together "
+                f"Copies or near-copies of other rows: {split.n_copies:,} of {len(known):,}. Rows that belong together "
                 "were kept together in all folds, and calibration counts them once."
             )
+        frozen = isinstance(self.head, FrozenEstimator)
+        first = self.y[split.working][first_rows(split.copies.groups, self.y[split.working])]
+        small = np.bincount(first, minlength=len(self.classes)) < SMALL_CLASS
         report = FitReport(
             n_samples=len(known),
             n_classes=len(self.classes),
             n_outliers=len(outliers),
             width=self.X.shape[1],
-            head=self._name_of_head(),
+            head=self.head
+            if isinstance(self.head, str)
+            else type(self.head.estimator if frozen else self.head).__name__,
             strength=strength,
             accuracy=float((calibration.predicted == calibration.label).mean()),
             chosen=choice.rejector.title,
             tried=tried,
             max_ofpr=self.max_ofpr,
-            near_copies=part.n_copies,
-            small_classes=self._small_classes(part),
+            near_copies=split.n_copies,
+            small_classes=tuple(str(label) for label in self.classes[small].tolist()),
             notes=tuple(self.notes),
         )
-        exact = len(part.aside) > 0
+        exact = len(split.aside) > 0
         return Fitted(final, scale, choice.rejector, calibration, exact, alike, choice.held_out, report)
 
     # Rows
 
-    def _part_rows(self, known: Rows, scaling: Scaling) -> Parts:
-        """Which rows calibrate, which are learned from, and which of the latter folds work on."""
+    def _split_rows(self, known: Rows, scaling: Scaling) -> RowSplit:
         if len(known) > LARGE:
             aside, rest, n_copies = self._set_aside_of_many(known, scaling)
             working = self._draw(rest, max(MOST_ROWS, FEWEST_OF_CLASS * len(self.classes)))
-            return Parts(aside, rest, working, self._find_copies(working, scaling), n_copies)
+            return RowSplit(aside, rest, working, self._find_copies(working, scaling), n_copies)
         copies = self._find_copies(known, scaling)
         kept = ~self._set_aside(self.y[known], copies.groups)
         first = np.zeros(len(known), bool)
         first[first_rows(copies.groups, self.y[known])] = True
         of_kept = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
-        return Parts(known[~kept & first], known[kept], known[kept], of_kept, copies.n_copies)
+        return RowSplit(known[~kept & first], known[kept], known[kept], of_kept, copies.n_copies)
 
     def _find_copies(self, rows: Rows, scaling: Scaling) -> Copies:
         """Groups of some rows; equal rows with different labels are noted."""
-        given = None if self.groups is None else self.groups[rows]
-        copies = find_copies(scaling.rows(self.X, rows), self.y[rows], given)
+        given, y = None if self.groups is None else self.groups[rows], self.y[rows]
+        copies = find_copies(scaling.rows(self.X, rows), y, given)
         if len(copies.conflicts):
             i, j = rows[copies.conflicts[0]].tolist()
             labels = self.classes.tolist()
@@ -257,7 +228,6 @@ class Fitting:
                 f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
                 "features do not tell these classes apart."
             )
-        y = self.y[rows]
         if np.bincount(y[first_rows(copies.groups, y)]).max() < 2:
             raise ValueError(
                 "all rows of each class are copies of one row, or one group; at least two that are not are needed, one "
@@ -266,7 +236,7 @@ class Fitting:
         return copies
 
     def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
-        """Rows of a share of the groups, drawn from all alike; but two groups of each class stay."""
+        """Rows of a share of the groups, each as likely as any other; two groups of each class stay."""
         if not self.aside:
             return np.zeros(len(y), bool)
         first = first_rows(groups, y)
@@ -296,10 +266,10 @@ class Fitting:
             lost = np.bincount(self.y[rest[~leaked]], minlength=len(self.classes)) < 2
             if not lost[self.y[aside]].any():
                 return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
-            aside = aside[~lost[self.y[aside]]]  # of a class that would be gone, all is learned from
+            aside = aside[~lost[self.y[aside]]]  # all rows of a class that would be gone are learned from
 
     def _draw(self, rows: Rows, wanted: int, fewest: int = FEWEST_OF_CLASS) -> Rows:
-        """Ascending rows: of each class its share of the wanted number, but so many at least if it has them."""
+        """Ascending rows: of each class its share of the wanted number, and at least ``fewest`` if it has them."""
         if len(rows) <= wanted:
             return rows
         order = self.rng.permutation(rows)
@@ -308,31 +278,15 @@ class Fitting:
         if not fewest:
             quota = np.minimum(quota, np.maximum(size - 2, 0))  # two stay to learn from
         by_class = np.argsort(self.y[order], kind="stable")
-        turn = np.empty(len(order), np.int64)  # of its class, when a row is drawn
+        turn = np.empty(len(order), np.int64)  # the position of a row in its class
         turn[by_class] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
         return np.sort(order[turn < quota[self.y[order]]])
 
-    def _small_classes(self, part: Parts) -> tuple[str, ...]:
-        y = self.y[part.working]
-        size = np.bincount(y[first_rows(part.copies.groups, y)], minlength=len(self.classes))
-        return tuple(str(label) for label in self.classes[size < SMALL_CLASS].tolist())
-
     # Heads and scores
 
-    def _make_head(self, strength: float = 1.0) -> Head:
-        return HEADS[self.head](strength) if isinstance(self.head, str) else EstimatorHead(self.head)
-
-    def _name_of_head(self) -> str:
-        if isinstance(self.head, str):
-            return self.head
-        return type(self.head.estimator if isinstance(self.head, FrozenEstimator) else self.head).__name__
-
-    def _is_rule(self) -> bool:
-        return isinstance(self.rejector, str) and self.rejector in RULES
-
     def _scores(self, n_rows: int) -> list[Any]:
-        """Scores to look at: those that a rule compares, or the one that is wanted."""
-        if not self._is_rule():
+        """Scores to compare, or the one that is wanted."""
+        if not _is_name(self.rejector):
             return [self.rejector]
         enough = n_rows - len(self.classes) >= ROWS_FOR_THEM * self.X.shape[1]
         compared = AVERAGE if self.rejector == "average" else COMPARED
@@ -342,15 +296,15 @@ class Fitting:
         return scores
 
     def _class_plans(self, y: Rows, groups: Rows) -> list[Plan]:
-        """Folds without some classes; none if there are too few. Outliers stand behind the known samples."""
+        """Folds without some classes; none if there are too few. Outliers come after the known samples."""
         if len(self.classes) < 3:
-            if self.rejector in ("learned", "selected") and self.seen_by_encoder is not True:
+            if self.rejector in ("learned", "selected") and self.parameters.seen_by_encoder is not True:
                 self.notes.append("Two classes are too few to hold one out, so the distance to known samples rejects.")
             return []
-        repeats = 1 if len(y) > MOST_REPEATED else None
+        repeats, parts = 1 if len(y) > MOST_REPEATED else None, self.parameters.folds
         # A head that lacks few classes is most like the final one.
-        folds = max(self.folds, min(len(self.classes), CLASS_FOLDS)) if len(y) <= FEW else self.folds
-        splitter = PseudoUnknownSplit(folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
+        folds = max(parts, min(len(self.classes), CLASS_FOLDS)) if len(y) <= FEW else parts
+        splitter = HeldOutSplit(folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
         outliers = np.flatnonzero(y == UNKNOWN)
         grouped = np.append(groups, groups.max(initial=0) + 1 + np.arange(len(outliers)))
         order = self.rng.permutation(len(outliers))
@@ -358,44 +312,52 @@ class Fitting:
         first = first_rows(grouped, y)
         for number, (train, test) in enumerate(splitter.split(y, y, grouped)):
             test = np.intersect1d(test, first)  # copies count once
-            # Outliers to learn from, and others to look at.
-            learned = outliers[order % self.folds != number % self.folds]
+            # Some outliers to learn from, and others to observe.
+            learned = outliers[order % parts != number % parts]
             plans.append((np.append(train, learned), np.setdiff1d(test, learned)))
         return plans
 
-    def _look(self, look: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
-        """Fit a head and scores on each plan, and look."""
+    def _observe(self, observe: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
+        """Fit a head and scores on each plan, and observe the other rows of the plan."""
         start = time.perf_counter()
-        found = list(Parallel(n_jobs=self.n_jobs)(delayed(look)(task, *plan) for plan in plans))
-        if self.verbose and plans:
-            print(f"{len(plans)} {what}: {time.perf_counter() - start:.1f} s", flush=True)
+        found = list(Parallel(n_jobs=self.parameters.n_jobs)(delayed(observe)(task, *plan) for plan in plans))
+        if plans:
+            self._say(f"{len(plans)} {what}", start)
         return found
 
+    def _say(self, done: str, start: float) -> None:
+        verbose = self.parameters.verbose
+        sentence = f"{done}: {time.perf_counter() - start:.1f} s"
+        if callable(verbose):
+            verbose(sentence)
+        elif verbose:
+            print(sentence, flush=True)
+
     def _choose_strength(self, task: Task, plans: Sequence[Plan]) -> float:
-        """The strength with which scores of the logits do best on some of the folds; the first unless it is behind."""
+        """The strength with the best scores of logits on some folds; the first unless another gains enough."""
         grid = HEADS[self.head].grid if isinstance(self.head, str) else (1.0,)
         if not plans or len(grid) == 1:
             return grid[0]
         values = []
         for strength in grid:
-            one = task._replace(make_head=partial(self._make_head, strength), scores=DECISIVE)
-            some = self._look(observe_fold, one, plans[:STRENGTH_FOLDS], f"heads ({strength:g})")
+            one = task._replace(make_head=partial(_make_head, self.head, strength), scores=DECISIVE)
+            some = self._observe(observe_fold, one, plans[:STRENGTH_FOLDS], f"heads ({strength:g})")
             scores = (HeldOut(some, [fold.evidence[:, i] for fold in some]) for i in range(len(DECISIVE)))
             values.append(max(one.estimate().value for one in scores))
         values[0] += AHEAD
         return grid[int(np.argmax(values))]
 
-    def _weighed(self, folds: Sequence[Fold]) -> list[Fold]:
-        """Outliers as heavy as they are worth: they are the real thing, and few."""
+    def _weigh_outliers(self, folds: Sequence[Fold]) -> list[Fold]:
+        """Folds in which outliers have more weight: they are real unknown samples, and few."""
         n_outliers = int((self.y == UNKNOWN).sum())
         if not n_outliers:
             return list(folds)
         heavy = []
         for fold in folds:
-            played = ~fold.known & (fold.label != UNKNOWN)
-            here = fold.label == UNKNOWN
+            held = ~fold.known & (fold.label != UNKNOWN)
+            outlier = fold.label == UNKNOWN
             share = min(n_outliers / OUTLIERS_LIKE, 1.0)
-            weight = np.where(here, share * fold.weight[played].sum() / max(here.sum(), 1), fold.weight)
+            weight = np.where(outlier, share * fold.weight[held].sum() / max(outlier.sum(), 1), fold.weight)
             heavy.append(replace(fold, weight=weight))
         return heavy
 
@@ -403,22 +365,21 @@ class Fitting:
         start = time.perf_counter()
         choice = choose_rejector(
             folds,
-            _names(task),
+            task.names,
             name_of(self.rejector),
             n_classes=len(self.classes),
             max_ofpr=self.max_ofpr,
-            misleading=self._is_rule() and self._seen_by_encoder(task, folds),
+            misleading=_is_name(self.rejector) and self._seen_by_encoder(task, folds),
             seed=self.rng.randint(2**31),
         )
         if choice.note is not None:
             self.notes.append(choice.note)
-        if self.verbose:
-            print(f"rejector {choice.rejector.title}: {time.perf_counter() - start:.1f} s", flush=True)
+        self._say(f"rejector {choice.rejector.title}", start)
         return choice
 
     def _seen_by_encoder(self, task: Task, folds: Sequence[Fold]) -> bool:
-        if self.seen_by_encoder != "auto" or not folds:
-            return self.seen_by_encoder is True
+        if self.parameters.seen_by_encoder != "auto" or not folds:
+            return self.parameters.seen_by_encoder is True
         accuracy = np.mean([fold.correct.sum() / max(fold.known.sum(), 1) for fold in folds])
         known = task.y != UNKNOWN
         if accuracy < NEAR_PERFECT or task.scaling.kind == "columns":
@@ -438,21 +399,20 @@ class Fitting:
         return True
 
     def _with_all_rows(
-        self, task: Task, plans: Sequence[Plan], folds: Sequence[Fold], part: Parts, choice: Choice
+        self, task: Task, plans: Sequence[Plan], folds: Sequence[Fold], split: RowSplit, choice: Choice
     ) -> tuple[Tried, ...]:
         """What was tried, the best first, as it would be with heads that know all rows of their classes.
 
         Heads of the folds lack some rows of the known classes, which costs OpenAUC where rows are few. How much it
-        grows with them is measured with heads that know half of them.
+        grows with more rows is measured with heads that know half of them.
         """
         compared = (Tried(name, found.value, found.interval) for name, found in choice.estimates.items())
         tried = tuple(sorted(compared, key=lambda one: -one.openauc))
-        large = len(part.rest) > len(part.working)
-        if not tried or (len(part.working) > FEW and not large):
+        if not tried or (len(split.working) > FEW and not split.large):
             return tried
-        first = first_rows(part.copies.groups, task.y[task.y != UNKNOWN])
+        first = first_rows(split.copies.groups, task.y[task.y != UNKNOWN])
         size = np.bincount(task.y[first], minlength=len(self.classes))
-        full = np.bincount(self.y[part.rest], minlength=len(self.classes)) if large else size
+        full = np.bincount(self.y[split.rest], minlength=len(self.classes)) if split.large else size
         if np.median(full) < FOR_FORECAST:
             self.notes.append(
                 "Most classes have fewer than four rows: nothing is forecast, and the share of known rows accepted may "
@@ -466,7 +426,8 @@ class Fitting:
             count = np.bincount(task.y[known], minlength=len(self.classes))
             alone = count[task.y[known]] == 1
             kept = known[alone | (np.rint(rank * count[task.y[known]]) < np.maximum(size // 2, 1)[task.y[known]])]
-            (less,) = self._look(observe_fold, task, [(np.append(kept, train[task.y[train] == UNKNOWN]), test)], "head")
+            outliers = train[task.y[train] == UNKNOWN]
+            (less,) = self._observe(observe_fold, task, [(np.append(kept, outliers), test)], "head")
             present = count > 0
             m, m_half = count[present], np.bincount(task.y[kept], minlength=len(self.classes))[present]
             lost = float((1.0 / m_half - 1.0 / m).mean())
@@ -481,52 +442,57 @@ class Fitting:
     # Calibration
 
     def _calibrate(
-        self, task: Task, final: HeadWithScores, part: Parts, rejector: Rejector, gap: Floats
-    ) -> tuple[Scale, Calibrated, Calibrated | None]:
-        """The scale of the evidence, what thresholds are taken from, and the same with larger groups."""
-        large = len(part.rest) > len(part.working)
-        if large:
-            looked = self._look_aside(final, part.aside)
-            n_scale = int(FOR_SCALE * len(part.aside))
-            scale, _ = self._standardise(looked.part(slice(n_scale)), task)
-            return scale, _score(looked.part(slice(n_scale, None)), scale, rejector), None
-        looked = self._cross_fit(task, part.copies.groups, gap)
-        scale, evidence = self._standardise(looked, task)
-        if len(part.aside):
-            return scale, _score(self._look_aside(final, part.aside), scale, rejector), None
-        calibration = Calibrated(rejector(evidence), looked.predicted, looked.label)
-        if part.copies.share_alike <= SOME_ALIKE:
+        self, task: Task, final: HeadWithScores, split: RowSplit, rejector: Rejector, gap: Floats
+    ) -> tuple[EvidenceScale, Calibrated, Calibrated | None]:
+        """The scale of the evidence, the scores for thresholds, and the same with larger groups."""
+
+        def scored(observed: Observed) -> Calibrated:
+            evidence = scale(observed.raw, observed.predicted)
+            return Calibrated(rejector(evidence), observed.predicted, observed.label)
+
+        if split.large:
+            observed = self._observe_aside(final, split.aside)
+            n_scale = int(FOR_SCALE * len(split.aside))
+            scale, _ = self._standardise(observed.part(slice(n_scale)), task)
+            return scale, scored(observed.part(slice(n_scale, None))), None
+        observed = self._cross_fit(task, split.copies.groups, gap)
+        scale, evidence = self._standardise(observed, task)
+        if len(split.aside):
+            return scale, scored(self._observe_aside(final, split.aside)), None
+        calibration = Calibrated(rejector(evidence), observed.predicted, observed.label)
+        if split.copies.share_alike <= SOME_ALIKE:
             return scale, calibration, None
-        return scale, calibration, _score(self._cross_fit(task, part.copies.alike, gap), scale, rejector)
+        return scale, calibration, scored(self._cross_fit(task, split.copies.alike, gap))
 
-    def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Looked:
-        """One known row of each group as a head sees it that was not trained on the group.
+    def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Observed:
+        """One known row of each group, observed by a head that was not trained on the group.
 
-        The final head knows more rows, so its scores of new samples are lower. How much lower is measured, where rows
-        are few, with heads that know only half of them: scores fall like one over the number of rows.
+        The final head knows more rows, so its scores of new samples are lower. Where rows are few, the difference is
+        measured with heads that know only half of them: scores fall like one over the number of rows.
         """
-        looked, seen = self._dealt(task, groups, max(self.folds, MANY_PARTS) if len(groups) <= FEW else self.folds)
+        parts = self.parameters.folds
+        observed, n_known = self._deal(task, groups, max(parts, MANY_PARTS) if len(groups) <= FEW else parts)
         if len(groups) > FEW:
-            return looked
-        half, seen_by_half = self._dealt(task, groups, 2)
-        y = looked.label
+            return observed
+        half, n_known_by_half = self._deal(task, groups, 2)
+        y = observed.label
         first = first_rows(groups, task.y[task.y != UNKNOWN])
         size = np.bincount(task.y[first], minlength=len(self.classes))[y]
-        worth = np.empty(looked.raw.shape)
+        correction = np.empty(observed.raw.shape)
         for of_all in (False, True):
             full = len(first) if of_all else size
-            m, m_half = (rows.sum(1) if of_all else rows[np.arange(len(y)), y] for rows in (seen, seen_by_half))
+            m, m_half = (rows.sum(1) if of_all else rows[np.arange(len(y)), y] for rows in (n_known, n_known_by_half))
             missing, lost = 1.0 / m - 1.0 / full, float((1.0 / m_half - 1.0 / m).mean())
             columns = task.pooled == of_all
             if lost > 0:
-                fall = (half.raw - looked.raw)[:, columns].mean(0) / lost
-                worth[:, columns] = np.outer(missing, fall)
+                fall = (half.raw - observed.raw)[:, columns].mean(0) / lost
+                correction[:, columns] = np.outer(missing, fall)
             else:  # Two rows a class: from none of them, where scores are higher by the gap, like 1 / (m + 1).
-                worth[:, columns] = np.outer((full - m) / (m * (full + 1.0)), gap[columns])
-        return looked._replace(raw=looked.raw - worth)
+                correction[:, columns] = np.outer((full - m) / (m * (full + 1.0)), gap[columns])
+        return observed._replace(raw=observed.raw - correction)
 
-    def _dealt(self, task: Task, groups: Rows, parts: int) -> tuple[Looked, Rows]:
-        """One row of each group, seen by a head without its part; and (n, C) how many groups of each class it knows."""
+    def _deal(self, task: Task, groups: Rows, parts: int) -> tuple[Observed, Rows]:
+        """One row of each group, from a head without its part; and (n, C) how many groups of each class it knows."""
         y = task.y[task.y != UNKNOWN]
         part = deal(y, groups, parts, self.rng)
         first = first_rows(groups, y)
@@ -535,18 +501,16 @@ class Fitting:
         once &= part >= 0
         in_training = np.append(part, np.full(len(task.y) - len(y), -1))
         plans = [(np.flatnonzero(in_training != k), np.flatnonzero(once & (part == k))) for k in np.unique(part[once])]
-        found: list[Observed] = self._look(observe_rest, task, plans, "heads without some samples")
+        found: list[Observed] = self._observe(observe_rest, task, plans, "heads without some samples")
         raw, predicted = np.empty((len(y), len(task.scores))), np.empty(len(y), np.int64)
-        known = np.empty((len(y), len(self.classes)), np.int64)
-        for (_, rows), seen in zip(plans, found, strict=True):
-            raw[rows], predicted[rows] = seen
-            known[rows] = np.bincount(y[first][part[first] != part[rows[0]]], minlength=len(self.classes))
-        return Looked(raw[once], predicted[once], y[once]), known[once]
+        n_known = np.empty((len(y), len(self.classes)), np.int64)
+        for (_, rows), one in zip(plans, found, strict=True):
+            raw[rows], predicted[rows] = one.raw, one.predicted
+            n_known[rows] = np.bincount(y[first][part[first] != part[rows[0]]], minlength=len(self.classes))
+        return Observed(raw[once], predicted[once], y[once]), n_known[once]
 
-    def _standardise(self, looked: Looked, task: Task) -> tuple[Scale, Floats]:
-        return standardise(
-            looked.raw, looked.predicted, looked.correct, n_classes=len(self.classes), columns=task.columns
-        )
+    def _standardise(self, one: Observed, task: Task) -> tuple[EvidenceScale, Floats]:
+        return standardise(one.raw, one.predicted, one.correct, n_classes=len(self.classes), columns=task.columns)
 
     def _final(self, task: Task, rows: Rows, outliers: Rows) -> HeadWithScores:
         head = task.make_head()
@@ -558,39 +522,25 @@ class Fitting:
         some = np.append(self._draw(rows, MOST_SCORED), outliers)
         return HeadWithScores.fit(head, self.X[some], self.y[some], task.scores, task.scaling)
 
-    def _look_aside(self, final: HeadWithScores, rows: Rows) -> Looked:
-        """Rows that were set aside, as the final head sees them."""
+    def _observe_aside(self, final: HeadWithScores, rows: Rows) -> Observed:
         raw, logits = final(self.X[rows])
-        return Looked(raw, logits.argmax(1), self.y[rows])
+        return Observed(raw, logits.argmax(1), self.y[rows])
 
 
-def _names(task: Task) -> list[str]:
-    """Of the columns of evidence."""
-    return [*(name_of(score) for score in task.scores), *(name + BY_CLASS for name in task.by_class)]
+def _make_head(head: Any, strength: float = 1.0) -> Head:
+    return HEADS[head](strength) if isinstance(head, str) else EstimatorHead(head)
 
 
-def _of(fold: Fold, names: Sequence[str], choice: Choice) -> Fold:
-    """The fold with the columns that the rejector looks at."""
-    return replace(fold, evidence=fold.evidence[:, [names.index(name) for name in choice.rejector.names]])
-
-
-def _only_used(task: Task, gap: Floats, rejector: Rejector) -> tuple[Task, Floats]:
-    """The task with the scores that the rejector looks at, in its order, and their gaps."""
-    by_class = [name.removesuffix(BY_CLASS) for name in rejector.names if name.endswith(BY_CLASS)]
-    names = [name_of(score) for score in task.scores]
-    used = [names.index(name) for name in rejector.names if not name.endswith(BY_CLASS)]
-    return task._replace(scores=[task.scores[i] for i in used], by_class=by_class), gap[used]
-
-
-def _score(looked: Looked, scale: Scale, rejector: Rejector) -> Calibrated:
-    return Calibrated(rejector(scale(looked.raw, looked.predicted)), looked.predicted, looked.label)
+def _is_name(rejector: Any) -> bool:
+    """Whether it is one of the rejectors that use several scores and held-out classes."""
+    return isinstance(rejector, str) and rejector in REJECTORS
 
 
 def spread_ratio(X: NDArray[Any], y: Rows) -> tuple[float, float]:
     """Variance of the features inside classes over that of the class means, and its upper limit (two standard errors).
 
-    Both variances are estimated as components: sums of squares over their degrees of freedom, and what the means vary
-    because classes have few samples is taken off. The error is that of a jackknife over the classes.
+    Both variances are estimated as components: sums of squares over their degrees of freedom, less the variance that
+    the means have because classes have few samples. The error is that of a jackknife over the classes.
     """
     means, members = class_means(X, y)
     size = np.bincount(members)

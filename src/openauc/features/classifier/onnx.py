@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from openauc._files import PathLike, atomic_write
 from openauc._validation import check_choice
 from openauc.features.classifier.estimator import OpenSetClassifier
-from openauc.features.classifier.files import DTYPES, encode_float, portable_observer
+from openauc.features.classifier.files import DTYPES, encode_float, portable_head
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -70,7 +70,7 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
     fitted = classifier.dtype_.name
     embedding = ndx.argument(shape=("N", classifier.n_features_in_), dtype=getattr(ndx, dtype or fitted))
     traced = copy.copy(classifier)
-    traced.observer_ = portable_observer(classifier)
+    traced.observer_ = portable_head(classifier)
     score, logits = traced._observe(ndx.astype(embedding, getattr(ndx, fitted)))
     predicted = ndx.argmax(logits, axis=1)
     answer = ndx.take(ndx.asarray(classes), predicted, axis=0)

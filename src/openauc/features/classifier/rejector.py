@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 from openauc.features.classifier.evidence import BY_CLASS, OUTLIERS, Fold
 from openauc.features.classifier.heads import Array, Floats
-from openauc.features.scores.base import RULES
+from openauc.features.scores.base import REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.intervals import Interval
 
@@ -341,15 +341,15 @@ def choose_rejector(
         Of the draw of samples to learn from.
     """
     average = tuple(name for name in AVERAGE if name in names)
-    if misleading and wanted in RULES:
+    if misleading and wanted in REJECTORS:
         return Choice(Average(("max_logit",)), None, {})
     if not folds:
         # Two classes: logits tell only which of the two a sample is nearer to, so distance decides.
         single = ("distance",) if wanted in ("learned", "selected") else (wanted,)
         return Choice(Average(average if wanted == "average" else single), None, {})
     rules: dict[str, Rejector] = {name: Average((name,)) for name in names if name in SCORES or name == wanted}
-    rules = {wanted: rules[wanted]} if wanted not in RULES else rules
-    if wanted in RULES:
+    rules = {wanted: rules[wanted]} if wanted not in REJECTORS else rules
+    if wanted in REJECTORS:
         rules["average"] = Average(average)
     held = {name: HeldOut(folds, [rule(e) for e in _evidence(folds, names, rule)]) for name, rule in rules.items()}
     estimates = {name: scores.estimate(max_ofpr) for name, scores in held.items()}
@@ -396,9 +396,9 @@ def held_out_scores(folds: Sequence[Fold], learn: Learn) -> HeldOut:
     groups: dict[frozenset[int], Callable[[Any], Any]] = {}
     scores = []
     for fold in folds:
-        if fold.held not in groups:
-            groups[fold.held] = learn([_without(other, fold.held) for other in folds if other is not fold])
-        scores.append(groups[fold.held](fold.evidence))
+        if fold.held_out not in groups:
+            groups[fold.held_out] = learn([_without(other, fold.held_out) for other in folds if other is not fold])
+        scores.append(groups[fold.held_out](fold.evidence))
     return HeldOut(folds, scores)
 
 

@@ -20,7 +20,7 @@ openauc_scorer = make_scorer("openauc", open_score="auto")
 """OpenAUC as ``scoring`` of scikit-learn; classes that the estimator was not fitted on count as unknown."""
 
 
-class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
+class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
     """Folds that each hold out whole classes, to play unknown, and a share of the samples of the others.
 
     The training part of a fold has ``1 - known_share`` of the samples of the remaining classes; the test part has the
@@ -45,7 +45,7 @@ class PseudoUnknownSplit(BaseCrossValidator):  # type: ignore[misc]
     Examples
     --------
     >>> y = np.repeat([0, 1, 2, 3], 4)
-    >>> train, test = next(PseudoUnknownSplit(2, random_state=0).split(np.zeros((16, 1)), y))
+    >>> train, test = next(HeldOutSplit(2, random_state=0).split(np.zeros((16, 1)), y))
     >>> len(np.unique(y[train])), np.bincount(y[test]).tolist()
     (2, [1, 4, 4, 1])
     """

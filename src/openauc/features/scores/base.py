@@ -14,7 +14,7 @@ Array: TypeAlias = Any
 
 HEAD_NAMES = ("logistic", "class_mean", "mlp")
 """Names of our heads, the classifiers on embeddings (:mod:`openauc.features.classifier.heads`)."""
-RULES = ("learned", "average", "selected")
+REJECTORS = ("learned", "average", "selected")
 """Names of the ways to reject that look at several scores, and at held-out classes."""
 
 
