@@ -143,18 +143,16 @@ def _gather_pairs(
     open_known: Tensor, open_unknown: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Scores and weights of all processes, in rank order, so that equal slots stay equal slots."""
-    sizes = torch.tensor([len(open_known), len(open_unknown)], device=open_known.device)
+    # All travel together: a rank with nothing on one side still joins the one backward step.
+    local = [open_known, open_unknown, *([] if weight is None else [weight.to(open_known.dtype)])]
+    sizes = torch.tensor([len(part) for part in local], device=open_known.device)
     per_rank = [torch.empty_like(sizes) for _ in range(dist.get_world_size())]
     dist.all_gather(per_rank, sizes)
-    counts = [tuple(size.tolist()) for size in per_rank]  # (K, U) of each rank
-    # Known and unknown travel together: a rank with nothing on one side still joins the one backward step.
-    local = torch.cat([open_known, open_unknown])
-    totals = [known + unknown for known, unknown in counts]
-    everything: Tensor = _GatherRows.apply(local, totals)  # type: ignore[no-untyped-call]
-    parts = torch.split(everything, [size for pair in counts for size in pair])
-    if weight is not None:
-        weight = _gather_rows(weight.to(open_known.dtype), [known for known, _ in counts])
-    return torch.cat(parts[0::2]), torch.cat(parts[1::2]), weight
+    counts = torch.stack(per_rank).tolist()
+    gathered: Tensor = _GatherRows.apply(torch.cat(local), [sum(rank) for rank in counts])  # type: ignore[no-untyped-call]
+    parts = torch.split(gathered, [size for rank in counts for size in rank])
+    known, unknown, *weights = (torch.cat(parts[start :: len(local)]) for start in range(len(local)))
+    return known, unknown, weights[0] if weights else None
 
 
 def _gather_rows(local: Tensor, counts: list[int]) -> Tensor:

@@ -62,18 +62,11 @@ SURROGATES: dict[str, Callable[..., Tensor]] = {
 
 
 def make_surrogate(surrogate: str | Callable[..., Tensor], margin: float | None = None) -> Surrogate:
-    """Surrogate of that name, or the function itself, at another margin when one is given.
+    """Surrogate of that name in ``SURROGATES``, or the function itself, at another margin when one is given.
 
-    Parameters
-    ----------
-    surrogate
-        A key of ``SURROGATES``, or a function of the gap. A function that is to be moved to another
-        margin must take it as its keyword ``margin``.
-    margin
-        ``None`` keeps the function's own default: 1 for the squares, 0 for the logistic loss.
+    A function must take the margin as its keyword ``margin``. ``None`` keeps its default: 1 for the squares, 0 for the
+    logistic loss.
 
-    Examples
-    --------
     >>> import torch
     >>> make_surrogate("square", margin=2.0)(torch.tensor(0.0)).item()
     4.0
