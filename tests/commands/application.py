@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from openauc.commands.listing import list_
 from openauc.commands.predict import predict
+from openauc.commands.predictions import threshold
 from openauc.commands.report import report
-from openauc.commands.scoring import threshold
 from openauc.commands.table import table
 from openauc.commands.train import train
 

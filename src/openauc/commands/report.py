@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from openauc.commands.predict import read_like_model
-from openauc.commands.scoring import (
+from openauc.commands.predictions import (
     LabelColumn,
     Level,
     LowerIsUnknown,
