@@ -52,8 +52,6 @@ def drawn(protocol: Protocol, classes: int, samples: int, draw: int, data_root: 
     train = some.train._replace(images=some.train.images[kept], labels=some.train.labels[kept])
     return OpenSetData(
         split=some.split,
-        image_size=some.image_size,
-        official_sizes=None,
         read_train=lambda: (train, some.validation),
         read_test=some.read_test,
         read_class_names=some.read_class_names,

@@ -448,8 +448,6 @@ def test_degenerate_predictions_give_a_readable_result(name: str) -> None:
     for c in result.constructions:
         assert c.n_exchanges or c.reaction.startswith("Nothing was exchanged, so no metric moved. Not met: ")
         assert all(np.isfinite(list(values.values())).all() for values in (c.before, c.after))
-    text = str(result)
-    assert "nan" not in text
     json.dumps(result.to_dict(), allow_nan=False)
 
 
@@ -511,13 +509,8 @@ def test_the_input_is_left_alone_and_a_threshold_overrides_the_defaults() -> Non
     assert (result.n_known, result.n_unknown) == (600, 400)
 
 
-def test_text_and_dict() -> None:
+def test_dict() -> None:
     result = audit(*simulated())
-    text = str(result)
-    for part in ("600 known and 400 unknown", "I, complete", "OpenAUC fell strictly", "Table 1", "coupled"):
-        assert part in text
-    assert "not shown" not in text
-    assert "P2 not shown: Nothing was exchanged" in str(audit(*PERFECT))
     read = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert read["constructions"][0]["before"] == result.constructions[0].before
     assert read["constructions"][-1]["conditions"][0]["holds"] is True
@@ -543,10 +536,9 @@ def test_errors() -> None:
 
 
 @given(triples())
-def test_any_predictions_give_text_and_strict_json(triple: Triple) -> None:
+def test_any_predictions_give_strict_json(triple: Triple) -> None:
     result = quiet_audit(*triple)
     json.dumps(result.to_dict(), allow_nan=False)
-    assert str(result)
 
 
 def test_takes_one_predictions_object_or_three_arrays() -> None:

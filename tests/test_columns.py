@@ -1,15 +1,15 @@
 """Columns of files: every kind of CSV people have, and which column is which."""
 
-import csv
-import io
+import os
+import pickle
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openauc import openauc_score
@@ -18,12 +18,12 @@ from openauc._columns import (
     as_column_of_numbers,
     guess_arguments,
     means_unknown,
-    parse_cells,
     read_about,
     read_columns,
     write_columns,
 )
 from openauc.predictions import Predictions
+from openauc.shards import find_shards
 
 HEADER = "y_true,y_pred,open_score\n"
 
@@ -145,6 +145,33 @@ def test_a_file_with_commas_says_nothing(tmp_path):
         load(tmp_path, f"{HEADER}a;b,a;b,1\n")
 
 
+def test_missing_files_and_folders_are_named(tmp_path):
+    for name in ("missing", "missing.csv", "missing/"):
+        with pytest.raises(FileNotFoundError, match=r"there is no file .*missing"):
+            read_columns(f"{tmp_path}/{name}")
+    with pytest.raises(IsADirectoryError, match=r"is a folder; expected a file that ends in \.npz, \.csv"):
+        read_columns(tmp_path)
+
+
+def test_names_that_are_not_utf_8_are_refused(tmp_path):
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")
+    Path(file).write_text("y_true,y_pred,open_score\n0,0,1\n")
+    for read in (read_columns, find_shards):
+        with pytest.raises(ValueError, match=r"caf.*is not UTF-8; give the file or its folder another name"):
+            read(file)
+
+
+def test_pickled_arrays_are_never_advised(tmp_path):
+    for name, columns in (("a.npz", {"y_true": np.array([{}, None])}), ("b.npz", None)):
+        file = tmp_path / name
+        file.write_bytes(pickle.dumps({})) if columns is None else np.savez(file, **columns)
+        for read in (read_columns, read_about)[: 1 + (columns is None)]:  # the second reads no column
+            with pytest.raises(ValueError, match=name) as caught:
+                read(file)
+            assert "unsafely" not in str(caught.value)
+            assert "allow_pickle" not in str(caught.value)
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     assert "has two columns named 'y_pred'; rename or drop one" in refusal(
         tmp_path, "y_true,y_pred,open_score, y_pred\n0,0,1,1\n"
@@ -200,32 +227,12 @@ CELLS = st.sampled_from(
 )
 
 
-@given(
-    rows=st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=6),
-    end=st.sampled_from(["\n", "\r\n", "\r", "\n\n"]),
-    last=st.booleans(),
-)
-@settings(max_examples=300, deadline=None)
-def test_the_fast_parser_reads_what_the_slow_one_reads(tmp_path_factory, rows, end, last):
-    """Cell by cell against the csv module and Python's own int and float."""
-    path = tmp_path_factory.mktemp("csv") / "p.csv"
-    text = end.join(["a,b", *(",".join(row) for row in rows)]) + end * last
-    path.write_bytes(text.encode())
-    columns = Csv(path)
-    cells = [row for row in csv.reader(io.StringIO(text, newline="")) if row][1:]
-    for i, name in enumerate(columns):
-        read, expected = columns[name], parse_cells([row[i] for row in cells])
-        assert read.dtype == expected.dtype
-        np.testing.assert_array_equal(read, expected)
-
-
 @pytest.mark.parametrize(
     "number", ["0.1", "-2.2250738585072011e-308", "5e-324", "1.7976931348623157e308", "123456789.1"]
 )
 def test_numbers_are_read_to_the_last_bit(tmp_path, number):
     (tmp_path / "p.csv").write_text(f"a\n{number}\n")
     columns = Csv(tmp_path / "p.csv")
-    assert columns._numbers, "read by numpy"
     assert columns["a"].tolist() == [float(number)]
 
 

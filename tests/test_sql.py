@@ -136,6 +136,26 @@ def test_rows_that_evaluate_refuses_are_counted_and_undefined_metrics_are_null(e
     assert len(bad) == 4
 
 
+@pytest.mark.parametrize(("kind", "stranger"), [(int, -3), (float, -3.0), (float, float("nan"))])
+def test_labels_that_evaluate_refuses_are_bad(engine: Any, kind: type, stranger: float) -> None:
+    good = [(kind(t), kind(p), s) for t, p, s in rows_of(TRIPLE)]
+    rows = [("label", *row) for row in (*good, (stranger, kind(0), 0.5))]
+    rows += [("prediction", *row) for row in (*good, (kind(0), stranger, 0.5))]
+    rows += [("rejected", *row) for row in (*good, (kind(0), kind(-1), 0.5))]
+    engine.load("log", {"part": str, **COLUMNS, "y_true": kind, "y_pred": kind}, rows)
+    found = {row["part"]: row for row in engine.ask(query("log", dialect=engine.dialect, by="part"))}
+    assert {name: row["n_bad"] for name, row in found.items()} == {"label": 1, "prediction": 1, "rejected": 0}
+    assert [found["label"][name] for name in METRICS] == [None] * 4
+    assert found["rejected"]["closed_set_accuracy"] == 0.5
+
+
+def test_names_may_look_like_anything(engine: Any) -> None:
+    names = {-1: "other", 0: "-3", 1: "nan"}
+    rows = [(names[true], names[pred], score) for true, pred, score in rows_of(TRIPLE)]
+    engine.load("log", {**COLUMNS, "y_true": str, "y_pred": str}, rows)
+    assert same(engine.ask(query("log", dialect=engine.dialect, unknown_label="other"))[0], expected(*TRIPLE))
+
+
 def test_a_table_without_rows(engine: Any) -> None:
     engine.load("log", COLUMNS, [])
     assert engine.ask(query("log", dialect=engine.dialect)) == [

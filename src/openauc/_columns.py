@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,14 @@ def _runs(text: str) -> bool:
 
 def read_columns(path: PathLike) -> Columns:
     """All columns (or arrays) of a file of predictions, by name."""
-    suffix = suffix_of(path)
     file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a folder; expected a file that ends in {', '.join(FORMATS)}.")
+    suffix = suffix_of(path) if file.exists() or file.suffix else ""
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}.")
-    reader = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}[suffix]
-    return reader(file)
+    readers: dict[str, Callable[[Path], Columns]] = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}
+    return readers[suffix](file)
 
 
 def read_about(path: PathLike) -> dict[str, str]:
@@ -100,8 +102,7 @@ def read_about(path: PathLike) -> dict[str, str]:
             found = import_pyarrow()[1].read_schema(file).metadata or {}
         said = {key.decode(errors="replace"): text.decode(errors="replace") for key, text in found.items()}
     elif suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            said = {name: str(archive[name]) for name in archive.files if name.startswith(_ABOUT)}
+        said = {name: str(text) for name, text in _read_npz(Path(path), about=True).items()}
     else:
         said = {}
     return {key.removeprefix(_ABOUT): text for key, text in said.items() if key.startswith(_ABOUT)}
@@ -109,6 +110,8 @@ def read_about(path: PathLike) -> dict[str, str]:
 
 def suffix_of(path: PathLike) -> str:
     """The suffix of ``path``, one of :data:`FORMATS`."""
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):  # how Python writes such bytes
+        raise ValueError(f"the name {str(path)!r} is not UTF-8; give the file or its folder another name.")
     suffix = Path(path).suffix.lower()
     if suffix in FORMATS:
         return suffix
@@ -185,9 +188,6 @@ class Csv(Columns):
             raise ValueError(f"{self._path} has two columns named {twice!r}; rename or drop one.")
         self._position = {name: i for i, name in enumerate(header)}
         self._cells: list[str] = []
-        self._numbers = _read_numbers(self._text.split("\n", lines.line_num)[-1], self._delimiter, len(header))
-        if self._numbers:
-            return
         for row in lines:
             if len(row) == len(header):
                 self._cells += row
@@ -216,10 +216,7 @@ class Csv(Columns):
 
     def _column(self, name: str) -> NDArray[Any]:
         """Numbers if all cells are, else texts, empty ones among them."""
-        position = self._position[name]
-        if self._numbers:
-            return self._numbers[position]
-        cells = list(map(_unquote, self._cells[position :: len(self._position)]))
+        cells = list(map(_unquote, self._cells[self._position[name] :: len(self._position)]))
         values = parse_cells(cells)
         if values.dtype.kind != "U" or self._delimiter == "," or any("." in cell for cell in cells):
             return values
@@ -246,40 +243,13 @@ class GappyCsv(Csv):
         return self._column(name)
 
 
-def _read_numbers(body: str, delimiter: str, width: int) -> list[NDArray[Any]]:
-    """The columns of nothing but plain numbers, as ``parse_cells`` reads them, by numpy's faster parser; else none."""
-    first = body[: body.find("\n")] if "\n" in body else body
-    kinds = [parse_cells([cell]).dtype for cell in first.split(delimiter)]
-    if len(kinds) != width or any(kind.kind == "U" for kind in kinds) or '"' in body or not body.isascii():
-        return []
-    text = np.frombuffer(f"\n{body}\n\n".encode(), dtype=np.uint8)
-    start = np.flatnonzero((text[:-2] == ord("\n")) | (text[:-2] == ord(delimiter))) + 1
-    start += text[start] == ord("-")
-    padded = (text[start] == ord("0")) & (text[start + 1] - ord("0") < 10)
-    if padded.any() or (text[start] == ord(" ")).any():  # "007", perhaps after a blank: a name, to numpy a number
-        return []
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # "1.0" among integers
-            table = np.loadtxt(
-                io.StringIO(body),
-                dtype=[(str(i), kind) for i, kind in enumerate(kinds)],
-                delimiter=delimiter,
-                comments=None,
-                ndmin=1,
-            )
-    except (ValueError, Warning):
-        return []
-    return [np.ascontiguousarray(table[name]) for name in table.dtype.names or ()]
-
-
-def _read_npz(path: Path) -> Columns:
+def _read_npz(path: Path, *, about: bool = False) -> Columns:
     unreadable = f"{path} is not a readable .npz file; write it with numpy.savez"
     if not zipfile.is_zipfile(path):  # numpy would take such a file for a pickle
         raise ValueError(f"{unreadable}.")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if not name.startswith(_ABOUT)}
+            return {name: archive[name] for name in archive.files if name.startswith(_ABOUT) == about}
     except Exception as error:  # damaged archives fail in many ways, down to zlib
         if "allow_pickle" in str(error):
             raise ValueError(
@@ -302,6 +272,15 @@ def _read_parquet(path: Path) -> Columns:
 def open_for_arrow(path: PathLike) -> Any:
     """A file that Arrow reads; given a path, Arrow opens only names in UTF-8."""
     return import_pyarrow()[0].OSFile(os.fsencode(path))
+
+
+def as_utf8(name: str) -> str:
+    r"""The name of a file for a column of text: bytes that are not UTF-8 become escapes.
+
+    >>> as_utf8("a\udcff.png")
+    'a\\xff.png'
+    """
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def unreadable_parquet(path: PathLike, error: Exception) -> ValueError:

@@ -14,6 +14,10 @@ UNKNOWN = -1
 """Label of a sample that belongs to none of the known classes."""
 
 Label = int | str
+Vector = ArrayLike
+"""One value per sample, shape (N,)."""
+Weights = ArrayLike | None
+"""How often each sample counts, shape (N,); None: once."""
 _LARGEST_EXACT_INTEGER = 2**53
 _ROUNDING = 1e-12  # relative: 0.55 * 20 must count as 11, not as a little more
 

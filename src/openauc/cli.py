@@ -15,14 +15,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from openauc._files import keep_inputs, refuse_input
-from openauc.commands import embed, evaluate, fit, listing, predict, report, run, scoring, sql, table, train, watch
+from openauc.commands import embed, evaluate, fit, listing, predict, predictions, report, run, sql, table, train, watch
 from openauc.commands.terminal import say
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate.evaluate,
-    "compare": scoring.compare,
-    "audit": scoring.audit,
-    "threshold": scoring.threshold,
+    "compare": predictions.compare,
+    "audit": predictions.audit,
+    "threshold": predictions.threshold,
     "sql": sql.sql,
     "train": train.train,
     "predict": predict.predict,

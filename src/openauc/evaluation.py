@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Curve
@@ -135,16 +134,16 @@ def _curve(points: Mapping[str, Any]) -> Curve:
 
 
 def evaluate(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     metrics: Mapping[str, Metric] = METRICS,
     level: float | None = 0.95,
     rng: Rng = 0,
     n_replicates: int = REPLICATES,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> Evaluation:
     """All metrics of one model, from one sort.
 

@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._columns import (
-    FORMATS,
-    Columns,
-    guess_arguments,
-    parse_cells,
-    read_columns,
-    read_numbers,
-    write_columns,
-)
+from openauc._columns import FORMATS, Columns, guess_arguments, parse_cells, read_columns, read_numbers, write_columns
 from openauc._files import PathLike
 from openauc._validation import Label
 

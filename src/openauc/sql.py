@@ -7,6 +7,7 @@ the database, and one row per slice leaves it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import resources
 from typing import Literal, NamedTuple
 
 from openauc._validation import UNKNOWN, Label, as_label, check_choice
@@ -24,19 +25,24 @@ DialectName = Literal["duckdb", "postgres", "spark", "bigquery"]
 
 
 class Dialect(NamedTuple):
-    """How a database writes names, texts, and the few types and tests the query needs."""
+    """How a database writes names, texts, and the few types and tests the query needs; by default, DuckDB."""
 
-    quote: str
-    in_name: dict[int, str]
+    quote: str = '"'
+    in_name: dict[int, str] = str.maketrans({'"': '""'})
     """What characters become between the quotes, as for ``str.translate``."""
-    in_text: dict[int, str]
-    integer: str
-    exact: str
+    in_text: dict[int, str] = str.maketrans({"'": "''"})
+    integer: str = "BIGINT"
+    exact: str = "HUGEINT"
     """Integers beyond 64 bits: 10^10 known times 10^10 unknown samples are 10^20 pairs."""
-    double: str
-    is_nan: str
-    is_label: str
+    double: str = "DOUBLE"
+    is_nan: str = "isnan({})"
+    is_label: str = "{} = {}"
     """A text literal takes the type of the column beside it, so that -1 is a number or a name as the labels are."""
+    is_bad: str = (
+        "typeof({0}) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT', 'FLOAT', 'DOUBLE')"
+        " AND (CAST({0} AS VARCHAR) = 'nan' OR CAST({0} AS VARCHAR) LIKE '-%')"
+    )
+    """A label that is a number, NaN or negative; a name may be anything."""
 
     def name(self, *parts: str) -> str:
         """A quoted name, after those of what it belongs to."""
@@ -48,35 +54,21 @@ class Dialect(NamedTuple):
 
 
 DIALECTS: dict[DialectName, Dialect] = {
-    "duckdb": Dialect(
-        quote='"',
-        in_name=str.maketrans({'"': '""'}),
-        in_text=str.maketrans({"'": "''"}),
-        integer="BIGINT",
-        exact="HUGEINT",
-        double="DOUBLE",
-        is_nan="isnan({})",
-        is_label="{} = {}",
-    ),
+    "duckdb": Dialect(),
     "postgres": Dialect(
-        quote='"',
-        in_name=str.maketrans({'"': '""'}),
-        in_text=str.maketrans({"'": "''"}),
-        integer="BIGINT",
         exact="NUMERIC",
         double="DOUBLE PRECISION",
         is_nan="{} = 'NaN'",  # equal to itself, unlike elsewhere
-        is_label="{} = {}",
+        is_bad="CAST(pg_typeof({0}) AS TEXT) IN ('smallint', 'integer', 'bigint', 'numeric', 'real', "
+        "'double precision') AND (CAST({0} AS TEXT) = 'NaN' OR CAST({0} AS TEXT) LIKE '-%')",
     ),
     "spark": Dialect(
         quote="`",
         in_name=str.maketrans({"`": "``"}),
         in_text=_BACKSLASHED,
-        integer="BIGINT",
         exact="DECIMAL(38, 0)",
-        double="DOUBLE",
-        is_nan="isnan({})",
-        is_label="{} = {}",
+        is_bad="typeof({0}) IN ('tinyint', 'smallint', 'int', 'bigint', 'float', 'double')"
+        " AND (CAST({0} AS STRING) = 'NaN' OR CAST({0} AS STRING) LIKE '-%')",
     ),
     "bigquery": Dialect(
         quote="`",
@@ -87,69 +79,13 @@ DIALECTS: dict[DialectName, Dialect] = {
         double="FLOAT64",
         is_nan="IS_NAN({})",
         is_label="CAST({} AS STRING) = {}",  # no literal of one type equals a column of another
+        is_bad="{0} <> {0} OR TO_JSON_STRING({0}) LIKE '-%'",  # NaN equals nothing; the JSON of a name has quotes
     ),
 }
 """The databases, by name."""
 
-_QUERY = """\
-WITH openauc_samples AS (  -- what each row is
-    SELECT
-        {columns_as_slices}CAST({score} AS {double}) AS score,
-        CASE
-            WHEN {label} IS NULL OR {pred} IS NULL OR {score} IS NULL THEN 'bad'
-            WHEN {score_is_nan} THEN 'bad'
-            WHEN {label_is_unknown} THEN 'unknown'
-            WHEN {label} = {pred} THEN 'correct'
-            ELSE 'wrong'
-        END AS kind
-    FROM {source}
-),
-openauc_scores AS (  -- one row per distinct score: ties stay together
-    SELECT
-        {lines}score,
-        COUNT(CASE WHEN kind = 'correct' OR kind = 'wrong' THEN 1 END) AS knowns,
-        COUNT(CASE WHEN kind = 'correct' THEN 1 END) AS corrects,
-        COUNT(CASE WHEN kind = 'unknown' THEN 1 END) AS unknowns,
-        COUNT(CASE WHEN kind = 'bad' THEN 1 END) AS bads
-    FROM openauc_samples
-    GROUP BY {slices}score
-),
-openauc_accepted AS (  -- samples accepted where that score is the threshold
-    SELECT
-        {lines}knowns,
-        corrects,
-        unknowns,
-        bads,
-        SUM(knowns) OVER up_to AS knowns_accepted,
-        SUM(corrects) OVER up_to AS corrects_accepted,
-        SUM(unknowns) OVER up_to AS unknowns_accepted,
-        SUM(unknowns) OVER ({within}) AS all_unknowns
-    FROM openauc_scores
-    WINDOW up_to AS ({partition}ORDER BY score {order} ROWS UNBOUNDED PRECEDING)
-),
-openauc_counts AS (  -- a pair in order counts 2, a tied one 1; NULL makes NULL of what is undefined
-    SELECT
-        {lines}CAST(COALESCE(SUM(knowns), 0) AS {integer}) AS n_known,
-        CAST(COALESCE(SUM(unknowns), 0) AS {integer}) AS n_unknown,
-        CAST(COALESCE(SUM(bads), 0) AS {integer}) AS n_bad,
-        CASE WHEN SUM(bads) = 0 THEN CAST(NULLIF(SUM(knowns), 0) AS {double}) END AS known_total,
-        CAST(NULLIF(SUM(unknowns), 0) AS {double}) AS unknown_total,
-        CAST(SUM(corrects) AS {double}) AS correct_total,
-        CAST(SUM(CAST(unknowns AS {exact}) * (2 * corrects_accepted - corrects)) AS {double}) AS correct_pairs,
-        CAST(SUM(CAST(unknowns AS {exact}) * (2 * knowns_accepted - knowns)) AS {double}) AS pairs,
-        CAST(MAX(CASE WHEN 20 * unknowns_accepted <= all_unknowns THEN knowns_accepted ELSE 0 END) AS {double})
-            AS known_at_95tpr
-    FROM openauc_accepted{per_slice}
-)
-SELECT
-    {slices_as_columns}n_known,
-    n_unknown,
-    n_bad,
-    correct_pairs / (2 * known_total * unknown_total) AS openauc,
-    pairs / (2 * known_total * unknown_total) AS auroc,
-    correct_total / known_total AS closed_set_accuracy,
-    CASE WHEN n_unknown > 0 THEN 1 - known_at_95tpr / known_total END AS fpr_at_95tpr
-FROM openauc_counts{in_order}"""
+_QUERY = (resources.files("openauc") / "query.sql").read_text(encoding="utf-8").rstrip()
+"""What is the same in all databases, with names in braces for what is not."""
 
 
 def query(
@@ -167,9 +103,10 @@ def query(
 
     The answer has one row, or one per slice in the order of ``by``: the columns of the slice, then ``n_known``,
     ``n_unknown``, ``n_bad``, ``openauc``, ``auroc``, ``closed_set_accuracy`` and ``fpr_at_95tpr``. Rows where a label
-    or the score is NULL, or the score NaN, are counted in ``n_bad``; ``evaluate`` refuses them, and here the metrics
-    of their slice are NULL. So is a metric that lacks the known or unknown samples it needs. Scores are compared in
-    double precision, and pairs are counted in integers of at least 29 digits.
+    or the score is NULL or NaN, or a label is a negative number other than the unknown one, are counted in ``n_bad``;
+    ``evaluate`` refuses them, and here the metrics of their slice are NULL. So is a metric that lacks the known or
+    unknown samples it needs. Scores are compared in double precision, and pairs are counted in integers of at least 29
+    digits.
 
     Parameters
     ----------
@@ -201,6 +138,7 @@ def query(
     label, pred, score = (to.name(_named(option, name)) for option, name in names.items())
     slices = {f"slice_{i}": to.name(column) for i, column in enumerate(_slice_columns(by), 1)}
     listed = ", ".join(slices)
+    unknown = to.text(as_label(unknown_label))
     return _QUERY.format(
         **to._asdict(),
         source=_source(table, dialect),
@@ -208,7 +146,9 @@ def query(
         pred=pred,
         score=score,
         score_is_nan=to.is_nan.format(f"CAST({score} AS {to.double})"),
-        label_is_unknown=to.is_label.format(label, to.text(as_label(unknown_label))),
+        label_is_unknown=to.is_label.format(label, unknown),
+        label_is_bad=to.is_bad.format(label),
+        pred_is_bad=f"NOT {to.is_label.format(pred, unknown)} AND ({to.is_bad.format(pred)})",
         order="DESC" if lower_is_unknown else "ASC",
         slices="".join(f"{slice_}, " for slice_ in slices),
         lines="".join(f"{slice_},\n        " for slice_ in slices),

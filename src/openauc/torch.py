@@ -1,27 +1,29 @@
-"""Open-set metrics of tensors, computed where the tensors are: ``pip install 'openauc[torchmetrics]'``.
+"""Open-set metrics of tensors, for training loops: ``pip install 'openauc[torchmetrics]'``.
 
 ``OpenAUC``, ``AUROC``, ``ClosedSetAccuracy`` and ``FPRAtTPR`` are metrics of torchmetrics: updated batch by batch,
-synchronised between processes, members of a ``MetricCollection``, logged by Lightning. ``openauc_score`` is the same
-for tensors at hand. A score is never squashed and nothing is guessed from the data: scores are ranked by the integer
-key of ``openauc.streaming``, and pairs are counted in integers; only sums of them and the division are in float64.
-Devices without float64 (Apple's ``mps``) count in the same integers, and add up and divide in float32.
+synchronised between processes, members of a ``MetricCollection``, logged by Lightning. ``OpenSetMetric`` takes the name
+of any other metric of the rank table. ``openauc_score`` is for tensors at hand. A score is never squashed and nothing
+is guessed from the data: scores are kept as integers in the same order, and ``compute`` ranks these on the host.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN
-from openauc.metrics.ranking import Ties, warn_if_reversed
-from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG
-from openauc.streaming.keys import MANTISSA_BITS, bin_of
+from openauc.metrics.rank_table import RankTable, cumulative, extreme_orders
+from openauc.metrics.ranking import Ties, auroc_of, fpr_at_tpr_of, warn_if_reversed
+from openauc.metrics.registry import METRICS, TableMetric, standard_metrics
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, key_of_bits
+from openauc.streaming.keys import MANTISSA_BITS, bin_of, key_score
 
 try:
     from torchmetrics import Metric
@@ -37,8 +39,6 @@ N_BINS = 1 << 18
 _SIDE = N_BINS // 2
 _FIRST = (1023 - 64) << MANTISSA_BITS  # among the bins of an accumulator, that of 2**-64
 _LARGEST = 2**63 - 1
-_PIECE = 21  # bits of a count that take part in a sum of products at a time
-_ROUNDING = 1e-14  # as in metrics.ranking
 
 
 class Batch(NamedTuple):
@@ -55,25 +55,14 @@ def score_key(score: Tensor) -> Tensor:
     >>> score_key(torch.tensor([-1.5, -0.0, 0.0, 5e-324], dtype=torch.float64)).tolist()[1:]
     [0, 0, 1]
     """
-    wide = _precision(score.device) is torch.float64
-    bits = score.to(torch.float64).view(torch.int64) if wide else _widened_bits(score.to(torch.float32))
-    return (bits ^ ((bits >> 63) & _LARGEST)) + (bits == ~_LARGEST)
+    host = score if _precision(score.device) is torch.float64 else score.cpu()
+    key: Tensor = key_of_bits(host.to(torch.float64).view(torch.int64), _LARGEST)
+    return key.to(score.device)
 
 
 def _precision(device: torch.device) -> torch.dtype:
-    """Of what is divided."""
+    """Of the values: Apple's ``mps`` has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _widened_bits(score: Tensor) -> Tensor:
-    """Bits that a float32 would have as a float64, by integers alone."""
-    bits = score.view(torch.int32).to(torch.int64)
-    size = bits & 0x7FFFFFFF
-    subnormal = size < 1 << 23  # size times 2**-149, and size is itself a float32
-    normal = torch.where(subnormal, size.to(torch.float32).view(torch.int32).to(torch.int64), size)
-    exponent = 896 - 149 * subnormal.to(torch.int64) + 896 * (size >= 255 << 23)  # infinite ones have the last
-    wide = torch.where(size == 0, 0, (normal << 29) + (exponent << 52))
-    return torch.where(bits < 0, wide | ~_LARGEST, wide)
 
 
 def bin_index(key: Tensor) -> Tensor:
@@ -116,114 +105,60 @@ def _described(values: object) -> str:
     return str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
 
 
-def tally(batch: Batch) -> Tensor:
-    """(N, N_KINDS) counts at each distinct score, rising; there are as many rows as samples, the last ones zero."""
-    key, order = batch.key.sort()
-    row = (key.diff(prepend=key[:1]) != 0).cumsum(0)
-    counts = key.new_zeros(len(key) * N_KINDS)
-    counts.scatter_add_(0, row * N_KINDS + batch.kind[order], batch.counted[order].to(torch.int64))
-    return counts.view(-1, N_KINDS)
-
-
-def _share(part: Tensor, whole: Tensor) -> Tensor:
-    precision = _precision(part.device)
-    return part.to(precision) / whole.to(precision)
-
-
-def _n_pairs(one: Tensor, other: Tensor) -> Tensor:
-    """Sum of the products of two columns of counts: integers, added up in pieces that cannot overflow."""
-    mask, precision = (1 << _PIECE) - 1, _precision(one.device)
-    pieces = [(((one >> low) & mask) * other).sum().to(precision) * 2.0**low for low in range(0, 63, _PIECE)]
-    return torch.stack(pieces).sum()
-
-
-def _ranked_right(known: Tensor, counts: Tensor, ties: Ties) -> Tensor:
-    """Share of the pairs of any known and any unknown sample in which one of ``known`` comes first."""
-    unknown = counts[:, UNKNOWN_KIND]
-    credit = _n_pairs(known.cumsum(0) - known, unknown)
-    if ties == "half":
-        credit = credit + 0.5 * _n_pairs(known, unknown)
-    precision = _precision(counts.device)
-    return credit / (_known(counts).sum().to(precision) * unknown.sum().to(precision))
-
-
-def _known(counts: Tensor) -> Tensor:
-    return counts[:, WRONG] + counts[:, CORRECT]
-
-
-def _openauc(counts: Tensor, ties: Ties) -> Tensor:
-    return _ranked_right(counts[:, CORRECT], counts, ties)
-
-
-def _auroc(counts: Tensor, ties: Ties) -> Tensor:
-    return _ranked_right(_known(counts), counts, ties)
-
-
-def _require(counts: Tensor, n_refused: Tensor, unknown_label: int, *, unknown: bool) -> None:
-    """Raise where the metric is undefined, warn where scores seem reversed: five numbers are read from the device."""
-    wrong, correct, n_unknown, refused = torch.cat([counts.sum(0), n_refused.view(1)]).tolist()
-    if refused:
-        raise ValueError(
-            f"{refused} samples cannot be ranked: their open_score is NaN, or their y_true is negative and not the "
-            f"unknown label {unknown_label!r}. Drop them before the update, or set unknown_label."
-        )
-    check.require_samples(wrong + correct, n_unknown, unknown_label, unknown=unknown)
-    if n_unknown:
-        warn_if_reversed(float(_auroc(counts, "half")))
-
-
 def openauc_score(
     y_true: Tensor, y_pred: Tensor, open_score: Tensor, *, ties: Ties = "half", unknown_label: int = UNKNOWN
 ) -> Tensor:
     """``openauc.openauc_score`` of tensors, as a tensor on their device.
 
-    The samples stay there; five numbers are read, to raise an error where the metric is undefined.
-
     >>> y_true, y_pred = torch.tensor([0, 1, 1, -1, -1]), torch.tensor([0, 1, 0, 1, 0])
     >>> openauc_score(y_true, y_pred, torch.tensor([0.1, 0.6, 0.2, 0.5, 0.9]))
     tensor(0.5000, dtype=torch.float64)
     """
-    check.check_choice("ties", ties, ("half", "strict"))
-    batch = read_batch(y_true, y_pred, open_score, unknown_label)
-    counts = tally(batch)
-    _require(counts, (~batch.counted).sum(), unknown_label, unknown=True)
-    return _openauc(counts, ties)
+    metric = OpenAUC(ties=ties, unknown_label=unknown_label, sync_on_compute=False)
+    metric.update(y_true, y_pred, open_score)
+    value: Tensor = metric.compute()
+    return value.to(open_score.device)
 
 
 class OpenSetMetric(Metric):
-    """A metric of the counts of wrong, correct and unknown samples in order of their score.
+    """A metric of the rank table of all samples.
 
     *Exact* (the default): keeps the integer key of every score, nine bytes per sample.
 
-    *Constant memory* (``exact=False``): counts samples in the bins of ``openauc.Accumulator``, which tell scores apart
-    to a thousandth of their magnitude; samples of a bin count as tied, and ``bounds`` certifies what that may have
-    cost. The table is dense, 10 MB at all times, and spans magnitudes from 2**-64 (5e-20) to 2**64 (2e19): smaller ones
-    of a sign share a bin, and so do larger ones. Within, float16 and bfloat16 numbers have bins of their own, and the
-    value is exact.
+    *Constant memory* (``exact=False``): counts samples in bins that tell scores apart to a thousandth of their
+    magnitude; samples of a bin count as tied, and ``bounds`` certifies what that may have cost. The table is dense, 10
+    MB at all times, and spans magnitudes from 2**-64 (5e-20) to 2**64 (2e19): smaller ones of a sign share a bin, and
+    so do larger ones. Within, float16 and bfloat16 numbers have bins of their own, and the value is exact.
 
-    ``update`` and ``forward`` never read from the device. A batch of its own may lack known or unknown samples: there
-    ``forward`` returns NaN. ``compute``, ``bounds`` and ``openauc_score`` raise an error instead.
+    ``update`` never reads from the device; ``forward``, ``compute`` and ``bounds`` do. A single batch may lack known or
+    unknown samples: there ``forward`` returns NaN. ``compute`` and ``bounds`` raise an error instead.
 
-    Members of one ``MetricCollection`` with the same options share their state. To write a metric of one's own, define
-    ``value_of``.
+    Members of one ``MetricCollection`` with the same options share their state.
 
     Parameters
     ----------
+    metric
+        Name in ``openauc.METRICS`` of a metric that needs the ranks alone, such as "average_precision_unknown", or a
+        ``TableMetric``.
     exact
         Whether to keep every score.
     unknown_label
         The label of unknown samples.
     kwargs
         Those of every ``torchmetrics.Metric``, such as ``sync_on_compute``.
+
+    Examples
+    --------
+    >>> metric = OpenSetMetric("detection_accuracy")
+    >>> metric.update(torch.tensor([0, 0, -1]), torch.tensor([0, 0, 0]), torch.tensor([0.1, 0.6, 0.9]))
+    >>> metric.compute()
+    tensor(1., dtype=torch.float64)
     """
 
     is_differentiable = False
-    higher_is_better = True
     full_state_update = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
-    needs_unknown = True
-    """Whether there must be unknown samples."""
 
     key: list[Tensor] | Tensor
     kind: list[Tensor] | Tensor
@@ -232,10 +167,14 @@ class OpenSetMetric(Metric):
     high: Tensor
     n_refused: Tensor
 
-    def __init__(self, *, exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
+    def __init__(
+        self, metric: str | TableMetric, *, exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(unknown_label, int):
             raise TypeError(f"unknown_label is {unknown_label!r}; tensors hold integers, so pass an integer.")
+        tables = {name: entry for name, entry in METRICS.items() if isinstance(entry, TableMetric)}
+        self.metric = tables[check.check_choice("metric", metric, tables)] if isinstance(metric, str) else metric
         self.exact, self.unknown_label, self._of_batch = exact, unknown_label, False
         self.add_state("n_refused", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
         if exact:
@@ -247,12 +186,10 @@ class OpenSetMetric(Metric):
         self.add_state("low", torch.full((N_BINS,), _LARGEST), dist_reduce_fx="min")
         self.add_state("high", torch.full((N_BINS,), ~_LARGEST), dist_reduce_fx="max")
 
-    @abstractmethod
-    def value_of(self, counts: Tensor) -> Tensor:
-        """The metric of (bins, 3) counts of wrong, correct and unknown samples, bins in order of the score.
-
-        Must not read from the device; its value does not matter where there are no known or no unknown samples.
-        """
+    @property
+    def higher_is_better(self) -> bool:  # type: ignore[override]
+        """Direction of the metric."""
+        return self.metric.better == "higher"
 
     def update(
         self,
@@ -302,39 +239,67 @@ class OpenSetMetric(Metric):
 
     def compute(self) -> Tensor:
         """The metric of all samples so far, of all processes."""
-        counts = self._table()
-        if self._of_batch:
-            return self._value_if_any(counts)
-        _require(counts, self.n_refused, self.unknown_label, unknown=self.needs_unknown)
-        return self.value_of(counts)
+        table, _ = self._table()
+        if self._of_batch and (
+            self.n_refused or not table.n_known or (self.metric.needs_unknown and not table.n_unknown)
+        ):
+            return self._tensor(np.nan)
+        if not self._of_batch:
+            self._require(table)
+        return self._tensor(self.metric.of_table(table))
 
-    def _value_if_any(self, counts: Tensor) -> Tensor:
-        defined = (self.n_refused == 0) & (_known(counts).sum() > 0)
-        if self.needs_unknown:
-            defined = defined & (counts[:, UNKNOWN_KIND].sum() > 0)
-        return torch.where(defined, self.value_of(counts), torch.nan)
+    def _tensor(self, value: Any) -> Tensor:
+        return torch.tensor(float(value), dtype=_precision(self.device), device=self.device)
 
-    def _table(self) -> Tensor:
-        if not self.exact:
-            return self.counts
-        key, kind = _united(self.key, self.device), _united(self.kind, self.device)
-        counted = kind < N_KINDS
-        return tally(Batch(key, torch.where(counted, kind, WRONG), counted))
+    def _table(self) -> tuple[RankTable, Any]:
+        """The rank table, and for each bin whether all its scores are equal."""
+        if self.exact:
+            key, kind = _united(self.key), _united(self.kind)
+            high, row = np.unique(key[kind < N_KINDS], return_inverse=True)
+            cells = np.bincount(row * N_KINDS + kind[kind < N_KINDS], minlength=len(high) * N_KINDS)
+            counts, low = cells.reshape(-1, N_KINDS), high
+        else:
+            counts, low, high = (state.cpu().numpy() for state in (self.counts, self.low, self.high))
+            held = counts.any(axis=1)
+            counts, low, high = counts[held], low[held], high[held]
+        known = counts[:, WRONG] + counts[:, CORRECT]
+        return cumulative(key_score(high), known, counts[:, CORRECT], counts[:, UNKNOWN_KIND]), low == high
+
+    def _require(self, table: RankTable) -> None:
+        """Raise where the metric is undefined, warn where scores seem reversed."""
+        if self.n_refused:
+            raise ValueError(
+                f"{int(self.n_refused)} samples cannot be ranked: their open_score is NaN, or their y_true is negative "
+                f"and not the unknown label {self.unknown_label!r}. Drop them before the update, or set unknown_label."
+            )
+        n_known, n_unknown = int(table.n_known), int(table.n_unknown)
+        check.require_samples(n_known, n_unknown, self.unknown_label, unknown=self.metric.needs_unknown)
+        if n_unknown:
+            warn_if_reversed(float(auroc_of(table)))
 
     @property
     def bounds(self) -> tuple[Tensor, Tensor]:
         """Certified: the exact value of all samples so far lies between the two; equal if ``exact``.
 
-        Synchronises as ``compute`` does, so with several processes all of them must ask.
+        Only of metrics that better operating points can only improve. Synchronises as ``compute`` does, so with several
+        processes all of them must ask.
         """
+        if not (self.exact or self.metric.monotone):
+            raise TypeError(
+                f"bins do not bound the metric {self.metric.label!r}, which is not monotone; use exact=True."
+            )
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):
-            counts = self._table()
-            _require(counts, self.n_refused, self.unknown_label, unknown=self.needs_unknown)
-            tied = torch.ones_like(counts[:, 0], dtype=torch.bool) if self.exact else self.low == self.high
-            ends = [self.value_of(_in_order(counts, tied, known_first=first)) for first in (False, True)]
-        return torch.minimum(*ends), torch.maximum(*ends)
+            table, pure = self._table()
+            self._require(table)
+        value = float(self.metric.of_table(table))
+        found = (value, value) if pure.all() else self.metric.bounds(*extreme_orders(table, pure))
+        if found is None:
+            raise TypeError(
+                f"bins do not bound the metric {self.metric.label!r}, which is not monotone; use exact=True."
+            )
+        return self._tensor(found[0]), self._tensor(found[1])
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Gather the state of all processes; one that has seen no sample brings an empty tensor of the right type."""
@@ -352,21 +317,10 @@ class OpenSetMetric(Metric):
         return self._plot(val, ax)
 
 
-def _united(state: list[Tensor] | Tensor, device: torch.device) -> Tensor:
-    """All parts of a state, which is a single tensor once processes were synchronised."""
-    if isinstance(state, Tensor):
-        return state
-    return torch.cat(state) if state else torch.empty(0, dtype=torch.int64, device=device)
-
-
-def _in_order(counts: Tensor, tied: Tensor, *, known_first: bool) -> Tensor:
-    """Two rows for each bin whose samples may have several scores: known samples in the first one, or unknown ones."""
-    first = torch.zeros_like(counts)
-    early = [WRONG, CORRECT] if known_first else [UNKNOWN_KIND]
-    for kind in early:
-        first[:, kind] = counts[:, kind]
-    first = torch.where(tied[:, None], counts, first)
-    return torch.stack([first, counts - first], dim=1).flatten(0, 1)
+def _united(state: list[Tensor] | Tensor) -> Any:
+    """All parts of a state as an array; a state is a single tensor once processes were synchronised."""
+    parts = [state] if isinstance(state, Tensor) else state
+    return np.concatenate([part.cpu().numpy() for part in parts]) if parts else np.empty(0, dtype=np.int64)
 
 
 class OpenAUC(OpenSetMetric):
@@ -382,53 +336,31 @@ class OpenAUC(OpenSetMetric):
     tensor(0.5000, dtype=torch.float64)
     """
 
+    name = "openauc"
+
     def __init__(self, *, ties: Ties = "half", exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
-        super().__init__(exact=exact, unknown_label=unknown_label, **kwargs)
         check.check_choice("ties", ties, ("half", "strict"))
-        self.ties: Ties = ties
-
-    def value_of(self, counts: Tensor) -> Tensor:
-        """OpenAUC of counts."""
-        return _openauc(counts, self.ties)
+        metric = standard_metrics(ties=ties)[self.name]
+        assert isinstance(metric, TableMetric)
+        super().__init__(metric, exact=exact, unknown_label=unknown_label, **kwargs)
 
 
-class AUROC(OpenSetMetric):
+class AUROC(OpenAUC):
     """Probability that an unknown sample is ranked above a known one; see ``openauc.auroc_score``."""
 
-    def __init__(self, *, ties: Ties = "half", exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
-        super().__init__(exact=exact, unknown_label=unknown_label, **kwargs)
-        check.check_choice("ties", ties, ("half", "strict"))
-        self.ties: Ties = ties
-
-    def value_of(self, counts: Tensor) -> Tensor:
-        """AUROC of counts."""
-        return _auroc(counts, self.ties)
+    name = "auroc"
 
 
 class ClosedSetAccuracy(OpenSetMetric):
     """Share of the known samples whose class is right; see ``openauc.closed_set_accuracy``."""
 
-    needs_unknown = False
-
-    def value_of(self, counts: Tensor) -> Tensor:
-        """Accuracy of counts."""
-        return _share(counts[:, CORRECT].sum(), _known(counts).sum())
+    def __init__(self, *, exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
+        super().__init__("closed_set_accuracy", exact=exact, unknown_label=unknown_label, **kwargs)
 
 
 class FPRAtTPR(OpenSetMetric):
     """Share of known samples rejected where at least ``tpr`` of the unknown ones are; see ``openauc.fpr_at_tpr``."""
 
-    higher_is_better = False
-
     def __init__(self, *, tpr: float = 0.95, exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
-        super().__init__(exact=exact, unknown_label=unknown_label, **kwargs)
-        self.tpr = check.check_fraction("tpr", tpr)
-
-    def value_of(self, counts: Tensor) -> Tensor:
-        """False positive rate of counts."""
-        known, unknown = _known(counts).cumsum(0), counts[:, UNKNOWN_KIND].cumsum(0)
-        n_known, n_unknown = _known(counts).sum(), counts[:, UNKNOWN_KIND].sum()
-        found = self.tpr * n_unknown.to(_precision(counts.device)) * (1.0 - _ROUNDING)
-        most = n_unknown - found.ceil().to(torch.int64)  # unknown samples that may be accepted
-        accepted = pad(torch.where(unknown <= most, known, 0), (1, 0)).max()  # or none at all
-        return 1.0 - _share(accepted, n_known)
+        super().__init__("fpr_at_95tpr", exact=exact, unknown_label=unknown_label, **kwargs)
+        self.metric = replace(self.metric, of_table=partial(fpr_at_tpr_of, tpr=check.check_fraction("tpr", tpr)))

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from openauc.commands.listing import list_
 from openauc.commands.predict import predict
+from openauc.commands.predictions import threshold
 from openauc.commands.report import report
-from openauc.commands.scoring import threshold
 from openauc.commands.table import table
 from openauc.commands.train import train
 
@@ -30,5 +30,5 @@ def run(*words: object, code: int = 0) -> str:
 
 def refused(*words: object, match: str) -> None:
     result = CliRunner().invoke(application(), [str(word) for word in words])
-    with pytest.raises((ValueError, FileNotFoundError, ImportError), match=match):
+    with pytest.raises((ValueError, TypeError, FileNotFoundError, ImportError), match=match):
         raise result.exception or AssertionError(result.output)

@@ -8,9 +8,13 @@ from rich.console import Console
 
 from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.commands import progress as module
-from openauc.commands.progress import Lines, Progress, View, clock, said
+from openauc.commands.progress import Progress, clock, said
 
 SPECS = [TrialSpec.of("digits", split, method, epochs=1) for split in range(2) for method in ("softmax", "openauc")]
+
+
+def plain() -> Console:
+    return Console(file=io.StringIO(), width=100)
 
 
 def result(spec: TrialSpec, value: float) -> TrialResult:
@@ -24,7 +28,7 @@ def failed(spec: TrialSpec) -> TrialResult:
 def test_time_left_follows_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    progress = Progress({spec.id: cost for spec, cost in zip(SPECS, (1, 2, 3, 4), strict=True)})
+    progress = Progress({spec.id: cost for spec, cost in zip(SPECS, (1, 2, 3, 4), strict=True)}, plain())
     progress.planned(SPECS[1:], [result(SPECS[0], 0.5)])
     assert progress.seconds_left() is None
     progress.started(SPECS[1:2])
@@ -39,7 +43,7 @@ def test_time_left_follows_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_leader_has_the_highest_mean() -> None:
-    progress = Progress({})
+    progress = Progress({}, plain())
     values = dict(zip((spec.id for spec in SPECS), (0.9, 0.8, 0.5, 0.7), strict=True))
     progress.planned([], [result(spec, values[spec.id]) for spec in SPECS])
     other = replace(SPECS[0], split=2)
@@ -49,14 +53,14 @@ def test_the_leader_has_the_highest_mean() -> None:
 
 
 def test_lines_tell_each_result() -> None:
-    stream = io.StringIO()
-    with Lines({}, stream) as lines:
+    console = plain()
+    with Progress({}, console) as lines:
         lines.planned(SPECS[:2], [])
         lines.started(SPECS[:1])
         lines.finished(result(SPECS[0], 0.5))
         lines.started(SPECS[1:2])
         lines.finished(failed(SPECS[1]))
-    first, second, third = stream.getvalue().splitlines()
+    first, second, third = console.file.getvalue().splitlines()
     assert first == "2 trials, 0 of them done before"
     assert second.startswith(f"[1/2] {SPECS[0].id}: OpenAUC 50.0 (1.5 s), ")
     assert third == f"[2/2] {SPECS[1].id}: FAILED ValueError: no [bold]luck[/bold]"
@@ -64,7 +68,7 @@ def test_lines_tell_each_result() -> None:
 
 def test_the_view_shows_what_runs_and_who_leads() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with View({}, console) as view:
+    with Progress({}, console) as view:
         view.planned(SPECS, [])
         view.started(SPECS[:2])
         view.finished(result(SPECS[0], 0.5))
@@ -72,9 +76,9 @@ def test_the_view_shows_what_runs_and_who_leads() -> None:
         view.started(SPECS[2:3])
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "no [bold]luck[/bold]" in shown
-    plain = Console(file=io.StringIO(), width=100)
-    plain.print(view._draw())
-    drawn = plain.file.getvalue()  # type: ignore[attr-defined]
+    drawing = plain()
+    drawing.print(view._draw())
+    drawn = drawing.file.getvalue()  # type: ignore[attr-defined]
     assert "1 done  1 running  1 waiting  1 failed" in drawn
     assert SPECS[2].id in drawn
     assert "digits: softmax" in drawn

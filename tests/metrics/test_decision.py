@@ -1,6 +1,7 @@
 """Decision metrics at one threshold and over all of them, against loops, scikit-learn and each other."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import oracles
@@ -536,3 +537,13 @@ def test_normalized_accuracy_of_weighted_samples_where_none_is_rejected():
     expected = decision.normalized_accuracy(*triple, threshold=np.inf, sample_weight=np.ones(800))
     assert sweep.values["normalized_accuracy"].max() <= 1.0
     assert sweep.values["normalized_accuracy"][-1] == pytest.approx(expected, abs=0.1)
+
+
+def test_the_area_below_a_metric_along_thresholds():
+    """0 where everything is rejected, up to the lowest score 0.2; then straight lines between the scores."""
+    sweep = threshold_sweep([0, 1, 1, UNKNOWN], [0, 1, 0, 1], [0.2, 0.4, 0.8, 0.6])
+    curve = sweep.curve("micro_f_score", against="threshold")
+    values = sweep.values["micro_f_score"]
+    expected = sum(0.1 * (a + b) for a, b in pairwise(values[1:]))
+    assert curve.area() == pytest.approx(expected)
+    assert curve.area(-5.0, 0.2) == 0.0

@@ -15,14 +15,11 @@ from strategies import UNKNOWN, Triple, random_triple, triples
 
 from openauc.metrics import _backend
 from openauc.metrics._backend import fast_backend
-from openauc.metrics.counts import counts_over_thresholds, encode
-from openauc.metrics.decision import threshold_sweep
 from openauc.metrics.rank_table import Ranking, average_precision_sum, rank
 from openauc.metrics.ranking import auroc_score, average_precision, count_pairs, openauc_score
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 _fast = pytest.importorskip("openauc.metrics._fast")
-_pairs = pytest.importorskip("openauc.metrics._pairs")
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -144,7 +141,7 @@ def test_memory_kept_from_another_call_does_not_matter(monkeypatch):
     assert [count_pairs(case, with_wrong=False) for case in cases] == expected
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda case: count_pairs(case, with_wrong=False), 4 * cases)) == 4 * expected
-    assert len(_pairs._kept) == 1
+    assert len(_fast._kept) == 1
 
 
 @every_distribution
@@ -293,28 +290,6 @@ def test_thresholds_without_any_sample_gain_nothing():
     assert average_precision_sum(np.array([0, 1, 1]), np.array([0, 0, 0]), from_top=True) == 1.0
 
 
-@every_distribution
-@pytest.mark.parametrize("n_classes", [1, 10])
-def test_both_backends_sweep_alike(monkeypatch, draw, n_classes):
-    triple = random_triple(2000, n_classes=n_classes)
-    with_unknown = np.where(np.arange(2000) % 7 == 0, UNKNOWN, triple.y_pred)
-    score = draw(np.random.default_rng(0), 2000)
-    by_numpy, by_numba = on_both(monkeypatch, lambda: threshold_sweep(triple.y_true, with_unknown, score))
-    assert np.array_equal(by_numpy.threshold, by_numba.threshold)
-    for name, values in by_numpy.values.items():
-        assert np.array_equal(values, by_numba.values[name]), name
-
-
-@given(triples())
-def test_both_backends_count_decisions_alike(monkeypatch, triple):
-    def compute():
-        coded = encode(read_samples(*triple))
-        return counts_over_thresholds(rank(coded.samples), coded)
-
-    for mine, other in zip(*on_both(monkeypatch, compute), strict=True):
-        assert np.array_equal(mine, other)
-
-
 @given(triples())
 def test_both_backends_give_the_same_metrics(monkeypatch, triple):
     def compute():
@@ -327,14 +302,9 @@ def test_both_backends_give_the_same_metrics(monkeypatch, triple):
 @pytest.fixture
 def interpreted(monkeypatch):
     """Makes the kernel run the loops in Python, so that coverage and the debugger see them."""
-    functions = [
-        (module, name, f.py_func)
-        for module in (_fast, _pairs)
-        for name, f in vars(module).items()
-        if hasattr(f, "py_func")
-    ]
-    for patch in functions:
-        monkeypatch.setattr(*patch)
+    functions = {name: f.py_func for name, f in vars(_fast).items() if hasattr(f, "py_func")}
+    for name, function in functions.items():
+        monkeypatch.setattr(_fast, name, function)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     assert len(functions) >= 10
 
@@ -347,15 +317,6 @@ def test_the_uncompiled_loops_count_and_rank(interpreted, monkeypatch, draw, dty
     for with_wrong in (False, True):
         assert count_pairs(samples, with_wrong=with_wrong) == pairs_by_numpy(monkeypatch, samples, with_wrong)
     same_ranking(*on_both(monkeypatch, lambda: rank(samples)))
-
-
-@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose
-def test_the_uncompiled_loops_of_the_sweep(interpreted, monkeypatch):
-    y_true, y_pred, score = random_triple(80, decimals=1)
-    y_pred[::7] = UNKNOWN
-    by_numpy, by_loops = on_both(monkeypatch, lambda: threshold_sweep(y_true, y_pred, score).values)
-    for name, values in by_numpy.items():
-        assert np.array_equal(values, by_loops[name])
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # unsigned keys wrap on purpose

@@ -208,6 +208,18 @@ def test_point_reports_what_its_threshold_does(triple, target):
     assert point.unknown_rejected == pytest.approx(1 - float(oracles.ofpr(y_true, score, threshold)))
 
 
+def test_no_threshold_accepts_what_the_classifier_itself_rejects():
+    y_pred, score = [0, UNKNOWN] * 50, np.arange(100.0)
+    with pytest.raises(ValueError, match=r"unknown for 50 of 100 .* share 0\.95.*smaller share"):
+        choose_threshold([0] * 100, y_pred, score, target="known_acceptance", value=0.95)
+    point = choose_threshold([0] * 100, y_pred, score, target="known_acceptance", value=0.4)
+    accepted = np.mean(decide(y_pred, score, threshold=point.threshold) == 0)
+    assert 0.4 <= accepted == point.known_accepted < 0.5
+    all_rejected = choose_threshold([0, UNKNOWN], [UNKNOWN, UNKNOWN], [0.0, 1.0], target="cost")
+    assert all_rejected.known_accepted == 0.0
+    assert all_rejected.unknown_rejected == 1.0
+
+
 def test_to_dict_is_strict_json():
     nothing_accepted = choose_threshold([0, UNKNOWN], [0, 0], [1.0, 0.0], target="cost", costs={"unknown_accepted": 9})
     assert nothing_accepted.threshold == -np.inf
@@ -247,7 +259,7 @@ def slow_cost(triple, threshold, costs: Costs) -> float:
     y_true, y_pred, score = triple.lists
     known, unknown = [], []
     for label, pred, r in zip(y_true, y_pred, score, strict=True):
-        accepted = oracles.accepts(threshold, r)
+        accepted = oracles.accepts(threshold, r) and pred != UNKNOWN
         if label == UNKNOWN:
             unknown.append(costs.unknown_accepted if accepted else 0.0)
         elif not accepted:

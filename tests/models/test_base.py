@@ -50,7 +50,7 @@ def test_stage_is_the_subclass_duty():
 def test_unknown_cut_point():
     with pytest.raises(ValueError, match="'middle'; expected one of 'input', 'double', 'features'"):
         Affine().pre(torch.zeros(1, 3, 1, 1), "middle")
-    with pytest.raises(ValueError, match="no cut point 'head'"):
+    with pytest.raises(ValueError, match="cut is 'head'"):
         Affine().post(torch.zeros(1, 3), "head")
 
 

@@ -15,7 +15,7 @@ import typer
 from openauc._columns import read_about, read_columns
 from openauc._files import add_inputs
 from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
-from openauc.commands.scoring import (
+from openauc.commands.predictions import (
     FILE_HELP,
     Json,
     LabelColumn,

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import mean
-from types import TracebackType
-from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,29 +15,42 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from openauc.bench.trial import TrialResult, TrialSpec, main_metric
+from openauc.bench.trial import TrialResult, TrialSpec, Watch, main_metric
 from openauc.metrics.registry import METRICS
 
 METRIC = "openauc"
 
 
-class Progress:
-    """State of a run: what is done, running and failed, how long the rest takes, and who leads."""
+class Progress(Watch):
+    """State of a run, shown while it lasts: a small table on a terminal, a line for every result elsewhere.
 
-    def __init__(self, cost: Mapping[str, float]) -> None:
-        """``cost`` says by id how much work each trial is, in any unit."""
-        self.cost = cost
+    ``cost`` says by id how much work each trial is, in any unit.
+    """
+
+    def __init__(self, cost: Mapping[str, float], console: Console) -> None:
+        self.cost, self.console = cost, console
         self.begin = time.monotonic()
         self.results: list[TrialResult] = []
         self.running: dict[str, float] = {}
         self.waiting: set[str] = set()
         self.finished_cost = 0.0
+        self.live = Live(console=console, refresh_per_second=4, get_renderable=self._draw)
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
 
     def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """Take note of what the store already has."""
+        """Take note of what there is to do, and of what the store already has."""
         self.waiting = {spec.id for spec in waiting}
         self.results = list(done)
         self.begin = time.monotonic()
+        if not self.console.is_terminal:
+            self._say(f"{self.total} trials, {len(done)} of them done before")
 
     def started(self, specs: Sequence[TrialSpec]) -> None:
         """Trials went to a worker."""
@@ -48,10 +59,20 @@ class Progress:
             self.running[spec.id] = time.monotonic()
 
     def finished(self, result: TrialResult) -> None:
-        """A result came."""
+        """A result came. On a terminal errors scroll past above the table."""
         self.running.pop(result.spec.id, None)
         self.results.append(result)
         self.finished_cost += self.cost.get(result.spec.id, 1.0)
+        line = f"{result.spec.id}: {said(result)}"
+        if not self.console.is_terminal:
+            left = self.seconds_left()
+            rest = f", {clock(left)} left" if left and (self.waiting or self.running) else ""
+            self._say(f"[{len(self.results)}/{self.total}] {line}{rest}")
+        elif result.error is not None:
+            self._say(line, style="red")
+
+    def _say(self, line: str, style: str = "") -> None:
+        self.console.print(Text(line, style=style), soft_wrap=True)
 
     @property
     def total(self) -> int:
@@ -67,11 +88,10 @@ class Progress:
         """Time for the rest at the pace so far; None before the first result."""
         if not self.finished_cost:
             return None
-        now = time.monotonic()
-        rest = sum(self.cost.get(key, 1.0) for key in (*self.waiting, *self.running))
-        pace = self.finished_cost / (now - self.begin)
         # Half of what is running is done, on average.
-        return max(0.0, (rest - sum(self.cost.get(key, 1.0) for key in self.running) / 2) / pace)
+        rest = sum(self.cost.get(key, 1.0) for key in self.waiting)
+        rest += sum(self.cost.get(key, 1.0) for key in self.running) / 2
+        return rest / self.finished_cost * (time.monotonic() - self.begin)
 
     def leaders(self) -> list[tuple[str, str, float, int]]:
         """Per protocol the method with the highest mean OpenAUC so far, and over how many trials."""
@@ -80,69 +100,13 @@ class Progress:
             if METRIC in result.metrics:
                 methods = values.setdefault(result.spec.protocol, {})
                 methods.setdefault(result.spec.method, []).append(result.metrics[METRIC])
-        best = {protocol: max(methods, key=lambda m: mean(methods[m])) for protocol, methods in values.items()}
-        return [
-            (protocol, method, mean(values[protocol][method]), len(values[protocol][method]))
-            for protocol, method in best.items()
-        ]
-
-
-class Lines(Progress):
-    """Prints a line for every result, for logs and pipes."""
-
-    def __init__(self, cost: Mapping[str, float], stream: TextIO) -> None:
-        super().__init__(cost)
-        self.stream = stream
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to close."""
-
-    def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """Say what there is to do."""
-        super().planned(waiting, done)
-        print(f"{self.total} trials, {len(done)} of them done before", file=self.stream, flush=True)
-
-    def finished(self, result: TrialResult) -> None:
-        """Say what came of a trial."""
-        super().finished(result)
-        left = self.seconds_left()
-        rest = f", {clock(left)} left" if left and (self.waiting or self.running) else ""
-        place = f"[{len(self.results)}/{self.total}]"
-        print(f"{place} {result.spec.id}: {said(result)}{rest}", file=self.stream, flush=True)
-
-
-class View(Progress):
-    """Redraws a small table on the terminal."""
-
-    def __init__(self, cost: Mapping[str, float], console: Console) -> None:
-        super().__init__(cost)
-        self.live = Live(console=console, refresh_per_second=4, get_renderable=self._draw)
-
-    def __enter__(self) -> View:
-        self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.live.stop()
-
-    def finished(self, result: TrialResult) -> None:
-        """Errors scroll past above the view; they must not be overwritten."""
-        super().finished(result)
-        if result.error is not None:
-            self.live.console.print(Text(f"{result.spec.id}: {said(result)}", style="red"))
+        best = {protocol: max(methods.items(), key=lambda item: mean(item[1])) for protocol, methods in values.items()}
+        return [(protocol, method, mean(found), len(found)) for protocol, (method, found) in best.items()]
 
     def _draw(self) -> Group:
-        done = len(self.results) - self.failed
         left = self.seconds_left()
         head = Text.assemble(
-            (f"{done} done", "green"),
+            (f"{len(self.results) - self.failed} done", "green"),
             f"  {len(self.running)} running  {len(self.waiting)} waiting  ",
             (f"{self.failed} failed", "red" if self.failed else "dim"),
             f"  {clock(time.monotonic() - self.begin)} so far",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,6 @@ from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
     from openauc.bench.trial import TrialResult, TrialSpec
-    from openauc.commands.progress import Lines, View
     from openauc.executors import Execute
 
 TABLE = "table.md"
@@ -54,6 +52,7 @@ def run(
     from openauc.bench.runner import run as run_all
     from openauc.bench.selection import select
     from openauc.bench.suites import load_suite
+    from openauc.commands.progress import Progress
 
     suite = load_suite(benchmark)
     given = {"budget": budget, "seeds": seeds}
@@ -71,7 +70,7 @@ def run(
     else:
         execute = _local(jobs, threads)
     try:
-        with _terminable(), _watch(cost) as watch:
+        with _terminable(), Progress(cost, Console(stderr=True)) as watch:
             results = run_all(
                 specs,
                 out=out,
@@ -124,13 +123,6 @@ def _cost(specs: Sequence[TrialSpec]) -> dict[str, float]:
     from openauc.bench.cost import training_flops
 
     return {spec.id: training_flops(spec) for spec in specs}
-
-
-def _watch(cost: Mapping[str, float]) -> Lines | View:
-    from openauc.commands.progress import Lines, View
-
-    console = Console(stderr=True)
-    return View(cost, console) if console.is_terminal else Lines(cost, sys.stderr)
 
 
 def _show_plan(specs: Sequence[TrialSpec], cost: Mapping[str, float], out: Path) -> None:

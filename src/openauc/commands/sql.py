@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openauc._validation import read_label
-from openauc.commands.scoring import LabelColumn, LowerIsUnknown, PredColumn, ScoreColumn, UnknownLabel
+from openauc.commands.predictions import LabelColumn, LowerIsUnknown, PredColumn, ScoreColumn, UnknownLabel
 from openauc.sql import DialectName, query
 
 

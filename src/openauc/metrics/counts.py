@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import Label
-from openauc.metrics._backend import fast_backend
 from openauc.metrics.curve import Floats
-from openauc.metrics.rank_table import Counts, Ranking, RankTable, rank
+from openauc.metrics.rank_table import Counts, Ranking, rank
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples
 
 _TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
@@ -187,15 +186,9 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     """
     n_known, n_unknown = coded.samples.totals
     pred = coded.pred[ranking.order]
-    size = np.where(coded.class_size > 0, coded.class_size, 1)
-    negative = n_known + n_unknown - coded.class_size
-    fast = fast_backend(len(pred)) if coded.samples.weight is None else None
-    totals: tuple[NDArray[Any], ...] = (
-        _running_totals(ranking, pred, size, negative)
-        if fast is None
-        else fast.running_totals(pred, ranking.kind, ranking.last, size, negative, _scale(len(size)))
-    )
-    return DecisionCounts(len(coded.classes), n_known, n_unknown, *totals)
+    others = n_known + n_unknown - coded.class_size
+    size, negative = (np.where(part > 0, part, 1) for part in (coded.class_size, others))
+    return DecisionCounts(len(coded.classes), n_known, n_unknown, *_running_totals(ranking, pred, size, negative))
 
 
 def _scale(n_classes: int) -> float:
@@ -243,11 +236,7 @@ def _rate_changes(
         return changes
 
     hits, accepted = within_class(weight * (ranking.kind == CORRECT)[by_class]), within_class(weight)
-    return (
-        change(hits / accepted),
-        change(hits / size[label]),
-        change((accepted - hits) / negative[label]),
-    )
+    return (change(hits / accepted), change(hits / size[label]), change((accepted - hits) / negative[label]))
 
 
 class RankedSamples:
@@ -281,10 +270,4 @@ class RankedSamples:
         """A formula on the counts at every threshold, computed once."""
         if formula not in self._found:
             self._found[formula] = formula(self.counts)
-        return self._found[formula]
-
-    def over_ranks(self, formula: Callable[[RankTable], Floats]) -> Floats:
-        """A formula on the rank table, computed once."""
-        if formula not in self._found:
-            self._found[formula] = formula(self.ranking.table)
         return self._found[formula]

@@ -74,5 +74,6 @@ def segment_areas(x: Floats, y: Floats, low: float, high: float, *, step: bool =
         return np.asarray((right - left) * y0)
     width = x1 - x0
     slope = np.divide(y1 - y0, width, out=np.zeros_like(width), where=width > 0)
-    middle = 0.5 * (left + right) - x0
+    inner = np.isfinite(x0)  # a segment that begins at -inf keeps the height of its left end, as in ``Curve.at``
+    middle = np.where(inner, 0.5 * (left + right) - np.where(inner, x0, 0.0), 0.0)
     return np.asarray((right - left) * (y0 + slope * middle))

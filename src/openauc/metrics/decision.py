@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.intervals import WeightedRate
 from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold, counts_at, encode, ratio
 from openauc.metrics.curve import Curve, Floats
@@ -95,12 +95,12 @@ DECISION_METRICS: Mapping[str, Callable[[DecisionCounts], Floats]] = {
 
 
 def closed_set_accuracy(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
     open_score: ArrayLike | None = None,
     *,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Share of the known samples whose predicted class is right, nothing being rejected.
 
@@ -124,14 +124,14 @@ class Confusion(NamedTuple):
 
 
 def confusion_matrix(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     threshold: float,
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> Confusion:
     """The (C+1)-class confusion matrix when samples with score > ``threshold`` are rejected.
 
@@ -148,15 +148,15 @@ def confusion_matrix(
 
 
 def open_set_f_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     threshold: float,
     average: Average = "macro",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     r"""Open-set F-score: harmonic mean of precision and recall of the known classes at a threshold.
 
@@ -174,15 +174,15 @@ def open_set_f_score(
 
 
 def youden_index(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     threshold: float,
     average: Average = "macro",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     r"""Youden's index of the known classes at a threshold, :math:`J = TPR_k + TNR_k - 1`.
 
@@ -195,16 +195,16 @@ def youden_index(
 
 
 def normalized_accuracy(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     threshold: float,
     weight: float = 0.5,
     aus: AusReading = "precision",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     r"""Normalized accuracy at a threshold, :math:`\lambda\,AKS + (1 - \lambda)\,AUS`.
 
@@ -222,13 +222,13 @@ def normalized_accuracy(
 
 
 def unknown_tpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     threshold: float,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Share of the unknown samples that are rejected at ``threshold``.
 
@@ -240,13 +240,13 @@ def unknown_tpr(
 
 
 def unknown_fpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     threshold: float,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Share of the known samples that are rejected at ``threshold``.
 
@@ -258,13 +258,13 @@ def unknown_fpr(
 
 
 def _counts(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     threshold: float,
     classes: Sequence[Label] | None,
     unknown_label: Label,
-    sample_weight: ArrayLike | None,
+    sample_weight: Weights,
 ) -> DecisionCounts:
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
     return counts_at(encode(samples, classes), check_threshold(threshold))
@@ -321,15 +321,15 @@ def _falling_threshold(unknown_tpr: Floats, values: Floats, threshold: Floats, n
 
 
 def threshold_sweep(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     weight: float = 0.5,
     aus: AusReading = "precision",
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> ThresholdSweep:
     """F-score, Youden's index and normalized accuracy at every distinct threshold, in O(N log N).
 

@@ -1,10 +1,11 @@
 """What public open-set codes compute instead, by name, to reproduce a published table and see why it differs.
 
-Nothing here is a recommendation: each function follows one public code, quirks included, but counts in one
-pass where that code loops. Values are fractions; the codes print most of them times 100. ``explain`` sets
-every one of them beside the exact metric. Short names of the sources: *ARPL* is github.com/iCGY96/ARPL,
-*Vaze* is github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* is github.com/wang22ti/OpenAUC (and its
-library twin, github.com/statusrank/XCurve), *pytorch-ood* is github.com/kkirchheim/pytorch-ood.
+Each function follows one public code, quirks included, but counts in one pass where that code loops. None of them is a
+recommendation. Values are fractions; the codes print most of them times 100. ``explain`` sets every one of them beside
+the exact metric. ARPL's AUROC is ``auroc_score(..., ties="strict")``; its DTACC and Vaze's AUPR do not differ from
+``detection_accuracy`` and ``average_precision``. Short names: *ARPL* is github.com/iCGY96/ARPL, *Vaze* is
+github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* is github.com/wang22ti/OpenAUC (and its library twin,
+github.com/statusrank/XCurve), *pytorch-ood* is github.com/kkirchheim/pytorch-ood.
 """
 
 from __future__ import annotations
@@ -14,31 +15,23 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from openauc import _validation as check
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, Vector
 from openauc.metrics.counts import RankedSamples, ratio
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import ThresholdSweep, sweep_of
-from openauc.metrics.rank_table import RankTable, rank
-from openauc.metrics.ranking import (
-    auroc_of,
-    average_precision,
-    average_precision_of,
-    detection_accuracy,
-    detection_accuracy_of,
-    error_at_tpr_of,
-    fpr_at_tpr_of,
-    openauc_of,
-)
+from openauc.metrics.decision import sweep_of
+from openauc.metrics.rank_table import rank
+from openauc.metrics.ranking import auroc_of, fpr_at_tpr_of
+from openauc.metrics.registry import METRICS
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, Samples, read_samples
 
 _MASK_MARGIN = 1e-5  # by how much the OpenAUC code lifts misclassified known samples above every unknown one
 _GRID = np.arange(1, 100) * 0.01  # the thresholds of its F-scores, on the scale of the sigmoid
 
 
-def arpl_oscr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
+def arpl_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     r"""Area under the OSCR curve as ARPL and Vaze draw it, one position out of step.
 
     With the samples in order of rising :math:`s = -r`, the point of position k counts unknown samples from k
@@ -67,25 +60,8 @@ def arpl_oscr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, un
     return float(twice / (2.0 * samples.n_known * samples.n_unknown))
 
 
-def arpl_auroc(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
-    """AUROC of ARPL: a tied pair earns nothing, since its sweep removes the known sample first.
-
-    The same number as ``auroc_score(..., ties="strict")``; a constant score gets 0 instead of 1/2.
-
-    >>> arpl_auroc([0, 0, -1], [0, 0, 0], [0.1, 0.5, 0.5])
-    0.5
-    """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    return float(auroc_of(rank(samples).table, "strict"))
-
-
 def arpl_tnr_at_tpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    tpr: float = 0.95,
-    unknown_label: Label = UNKNOWN,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, tpr: float = 0.95, unknown_label: Label = UNKNOWN
 ) -> float:
     """ARPL's TNR, the share of unknown samples rejected where the share of known accepted is nearest ``tpr``.
 
@@ -103,21 +79,7 @@ def arpl_tnr_at_tpr(
     return float(1.0 - unknown[nearest] / samples.n_unknown)
 
 
-def arpl_detection_accuracy(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
-    """ARPL's DTACC, the best (TPR + TNR) / 2 of its sweep; the same number as ``detection_accuracy``.
-
-    The sweep also stops inside groups of equal scores, but removing their known samples first only lowers the
-    value until their unknown samples follow.
-
-    >>> arpl_detection_accuracy([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
-    0.75
-    """
-    return detection_accuracy(y_true, y_pred, open_score, unknown_label=unknown_label)
-
-
-def arpl_auin(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
+def arpl_auin(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     """ARPL's AUIN: trapezoids under precision against recall, known positive, precision 0 at recall 0.
 
     The artificial precision 1/2 at full recall adds no area. Among equal scores known samples come last.
@@ -132,7 +94,7 @@ def arpl_auin(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, un
     return _trapezoid_precision_recall(known[::-1], (known + unknown)[::-1])
 
 
-def arpl_auout(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
+def arpl_auout(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     """ARPL's AUOUT: trapezoids under precision against recall, unknown positive, precision 0 at recall 0.
 
     Below, the precision at recall 0, 1/2, 1/2 and 1 is (by decree) 0, then 1, 1/2 and 2/3.
@@ -161,12 +123,7 @@ def _trapezoid_precision_recall(hits: Ints, alarms: Ints) -> float:
 
 
 def vaze_error_at_tpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    tpr: float = 0.95,
-    unknown_label: Label = UNKNOWN,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, tpr: float = 0.95, unknown_label: Label = UNKNOWN
 ) -> float:
     """Error@95%TPR of Vaze and OpenAUC: share of all samples on the wrong side of one threshold.
 
@@ -195,22 +152,8 @@ def vaze_error_at_tpr(
     return float(wrong / (table.n_known + table.n_unknown))
 
 
-def vaze_aupr(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
-    """AUPR of Vaze and OpenAUC, average precision with unknown positive: the same as ``average_precision``.
-
-    >>> vaze_aupr([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
-    0.8333333333333333
-    """
-    return average_precision(y_true, y_pred, open_score, unknown_label=unknown_label)
-
-
 def openauc_code_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    sigmoid: bool = True,
-    unknown_label: Label = UNKNOWN,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, sigmoid: bool = True, unknown_label: Label = UNKNOWN
 ) -> float:
     """OpenAUC as the paper's own code computes it: AUROC after masking, ties half, on a float32 sigmoid.
 
@@ -241,9 +184,9 @@ class GridFScores(NamedTuple):
 
 
 def openauc_code_f_scores(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     classes: Sequence[Label] | None = None,
     unknown_label: Label = UNKNOWN,
@@ -282,9 +225,7 @@ def _float32_sigmoid(score: NDArray[Any]) -> Floats:
         return np.asarray(1.0 / (1.0 + np.exp(-score.astype(np.float32))), dtype=np.float64)
 
 
-def pytorch_ood_oscr(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> float:
+def pytorch_ood_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     """OSCR area of pytorch-ood 0.3.3 (0.4.0 counts as we do), with known samples only as thresholds.
 
     Each point counts the unknown samples with scores up to that of a known sample, and the correct known samples up to
@@ -314,16 +255,7 @@ class Legacy(NamedTuple):
     function: Callable[..., float]  # of the triple and unknown_label
     source: str
     exact: str | None  # its key in an Evaluation, if it has one
-    exact_of: Callable[[RankTable, ThresholdSweep], Floats | float]
     why: str
-
-
-def _ma(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
-    return openauc_code_f_scores(y_true, y_pred, open_score, unknown_label=unknown_label).ma
-
-
-def _mi(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN) -> float:
-    return openauc_code_f_scores(y_true, y_pred, open_score, unknown_label=unknown_label).mi
 
 
 _ARPL = "ARPL, core/evaluation.py: metric_ood"
@@ -334,64 +266,37 @@ LEGACY: Mapping[str, Legacy] = {
         arpl_oscr,
         "ARPL, core/evaluation.py, and Vaze, test/utils.py: compute_oscr",
         "openauc",
-        lambda table, _: openauc_of(table),
         "It counts correct known samples from one position after the unknown ones; ties fall in sort order.",
-    ),
-    "arpl_auroc": Legacy(
-        arpl_auroc,
-        f"{_ARPL}, AUROC",
-        "auroc",
-        lambda table, _: auroc_of(table),
-        "A pair with equal scores earns nothing instead of one half.",
     ),
     "arpl_tnr_at_tpr": Legacy(
         arpl_tnr_at_tpr,
         f"{_ARPL}, TNR",
-        None,
-        lambda table, _: 1.0 - fpr_at_tpr_of(table, positive="known"),
+        None,  # 1 - fpr_at_tpr(positive="known")
         "It takes the first position with the nearest TPR, not the best threshold with at least that TPR.",
-    ),
-    "arpl_detection_accuracy": Legacy(
-        arpl_detection_accuracy,
-        f"{_ARPL}, DTACC",
-        "detection_accuracy",
-        lambda table, _: detection_accuracy_of(table),
-        "It does not differ: stopping inside groups of equal scores never helps.",
     ),
     "arpl_auin": Legacy(
         arpl_auin,
         f"{_ARPL}, AUIN",
         "average_precision_known",
-        lambda table, _: average_precision_of(table, "known"),
         "It joins precisions by straight lines, to 0 at recall 0, and lets known samples lose every tie.",
     ),
     "arpl_auout": Legacy(
         arpl_auout,
         f"{_ARPL}, AUOUT",
         "average_precision_unknown",
-        lambda table, _: average_precision_of(table, "unknown"),
         "It joins precisions by straight lines, to 0 at recall 0, and lets unknown samples lose every tie.",
     ),
     "vaze_error_at_tpr": Legacy(
         vaze_error_at_tpr,
         "Vaze, test/utils.py, and OpenAUC, utils/test_utils.py: acc_at_95_tpr",
         "error_at_95tpr",
-        lambda table, _: error_at_tpr_of(table),
         "It takes the lowest threshold with the nearest TPR, moves the samples at that threshold to the "
         "other side, and calls every sample known when the threshold is 1 or more.",
-    ),
-    "vaze_aupr": Legacy(
-        vaze_aupr,
-        "Vaze, test/utils.py, and OpenAUC, utils/test_utils.py: compute_aupr",
-        "average_precision_unknown",
-        lambda table, _: average_precision_of(table, "unknown"),
-        "It does not differ.",
     ),
     "pytorch_ood_oscr": Legacy(
         pytorch_ood_oscr,
         "pytorch-ood 0.3.3, utils/metrics.py: oscr_score",
         "openauc",
-        lambda table, _: openauc_of(table),
         "It joins the scores of known samples only: an unknown sample also earns half of the next known one, "
         "and half of one where it ties with several.",
     ),
@@ -399,21 +304,18 @@ LEGACY: Mapping[str, Legacy] = {
         openauc_code_score,
         "OpenAUC, utils/test_utils.py: compute_openauc after EnsembleModel",
         "openauc",
-        lambda table, _: openauc_of(table),
         "A float32 sigmoid squashes the scores first and makes distinct ones equal.",
     ),
     "openauc_code_ma_f_score": Legacy(
-        _ma,
+        lambda *triple, **options: openauc_code_f_scores(*triple, **options).ma,
         "OpenAUC, utils/test_utils.py: ma_f_score",
         "micro_f_score",
-        lambda _, sweep: sweep.best("micro_f_score").value,
         f"Its name says macro but it pools the classes, and it {_GRID_WHY}.",
     ),
     "openauc_code_mi_f_score": Legacy(
-        _mi,
+        lambda *triple, **options: openauc_code_f_scores(*triple, **options).mi,
         "OpenAUC, utils/test_utils.py: mi_f_score",
         "macro_f_score",
-        lambda _, sweep: sweep.best("macro_f_score").value,
         f"Its name says micro but it averages over the classes, and it {_GRID_WHY}.",
     ),
 }
@@ -431,9 +333,7 @@ class LegacyRow(NamedTuple):
     why: str
 
 
-def explain(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label = UNKNOWN
-) -> list[LegacyRow]:
+def explain(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> list[LegacyRow]:
     """Every legacy metric beside the exact one, with the reason for the difference.
 
     The exact F-scores are the best over every distinct score, again chosen on the samples themselves.
@@ -443,12 +343,13 @@ def explain(
     >>> print(f"{row.name} {row.value:.3f}, {row.exact} {row.exact_value:.3f}, {row.difference:+.3f}")
     arpl_oscr 0.417, openauc 0.500, -0.083
     """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    model = RankedSamples(samples)
-    sweep = sweep_of(model)
+    ranked = RankedSamples(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label))
     rows = []
     for name, legacy in LEGACY.items():
         value = legacy.function(y_true, y_pred, open_score, unknown_label=unknown_label)
-        exact_value = float(legacy.exact_of(model.ranking.table, sweep))
-        rows.append(LegacyRow(name, value, legacy.exact, exact_value, value - exact_value, legacy.why))
+        if legacy.exact is None:
+            exact = 1.0 - float(fpr_at_tpr_of(ranked.ranking.table, positive="known"))
+        else:
+            exact = METRICS[legacy.exact].measure(ranked).value
+        rows.append(LegacyRow(name, value, legacy.exact, exact, value - exact, legacy.why))
     return rows

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from openauc import _validation as check
-from openauc._validation import UNKNOWN, Label
-from openauc.metrics.counts import RankedSamples, check_threshold
+from openauc._validation import UNKNOWN, Label, Vector
+from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold
 from openauc.metrics.decision import sweep_of
-from openauc.metrics.rank_table import Ranking, RankTable, rank
 from openauc.metrics.samples import UNKNOWN_KIND, Samples, read_samples
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
@@ -75,9 +74,9 @@ class OperatingPoint:
 
 
 def choose_threshold(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     target: Target,
     value: float | None = None,
@@ -122,51 +121,44 @@ def choose_threshold(
     samples = read_samples(
         y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=target != "known_acceptance"
     )
-    samples = _abstaining_last(samples)
-    ranking = rank(samples)
+    ranked = RankedSamples(samples)
     if guaranteed:
         assert value is not None
         share = check.check_fraction("value", value, one=False)
         if confidence is not None:
             check.check_fraction("confidence", confidence, one=False)
         threshold, guarantee = _guaranteed(samples, target, share, confidence)
-        return _point(ranking, threshold, target=target, requested=share, guarantee=guarantee)
+        return _point(ranked, threshold, target=target, requested=share, guarantee=guarantee)
     if target == "cost":
         price = costs if isinstance(costs, Costs) else Costs(**(costs or {}))
-        expected = expected_cost(ranking.table, price)
+        expected = expected_cost(ranked.counts, price)
         column = int(np.argmin(expected))
-        return _point(ranking, ranking.threshold[column], target=target, objective=float(expected[column]), costs=price)
-    best = sweep_of(RankedSamples(samples)).best(target)
-    return _point(ranking, best.threshold, target=target, objective=best.value)
-
-
-def _abstaining_last(samples: Samples) -> Samples:
-    """What the classifier itself calls unknown is rejected at every threshold."""
-    abstained = check.is_label(samples.y_pred, samples.unknown_label)
-    return replace(samples, score=np.where(abstained, np.inf, samples.score)) if abstained.any() else samples
+        threshold, objective = float(ranked.ranking.threshold[column]), float(expected[column])
+        return _point(ranked, threshold, target=target, objective=objective, costs=price)
+    best = sweep_of(ranked).best(target)
+    return _point(ranked, best.threshold, target=target, objective=best.value)
 
 
 def acceptance_threshold(samples: Samples, share: float) -> float:
     """Threshold of ``choose_threshold`` for the target "known_acceptance"."""
-    return _guaranteed(_abstaining_last(samples), "known_acceptance", share, None)[0]
+    return _guaranteed(samples, "known_acceptance", share, None)[0]
 
 
-def expected_cost(table: RankTable, costs: Costs) -> NDArray[np.float64]:
-    """Expected cost per sample at every threshold of a table."""
-    known = 1.0 - costs.unknown_share
-    rejected = 1.0 - table.known / table.n_known
-    misclassified = (table.known - table.correct) / table.n_known
-    accepted_unknown = table.unknown / table.n_unknown
-    return np.asarray(
-        known * (costs.known_rejected * rejected + costs.known_misclassified * misclassified)
-        + costs.unknown_share * costs.unknown_accepted * accepted_unknown
-    )
+def expected_cost(counts: DecisionCounts, costs: Costs) -> NDArray[np.float64]:
+    """Expected cost per sample at every threshold."""
+    rejected = 1.0 - np.divide(counts.accepted_known, counts.n_known)
+    misclassified = np.subtract(counts.accepted_known, counts.correct) / counts.n_known
+    of_known = costs.known_rejected * rejected + costs.known_misclassified * misclassified
+    of_unknown = costs.unknown_accepted * np.divide(counts.accepted_unknown, counts.n_unknown)
+    return np.asarray((1.0 - costs.unknown_share) * of_known + costs.unknown_share * of_unknown)
 
 
 def _guaranteed(samples: Samples, target: str, share: float, confidence: float | None) -> tuple[float, str]:
     unknown = samples.kind == UNKNOWN_KIND
     known_side = target == "known_acceptance"
-    score = samples.score[~unknown if known_side else unknown]
+    # What the classifier itself calls unknown is rejected at every threshold.
+    abstained = check.is_label(samples.y_pred, samples.unknown_label)
+    score = np.where(abstained, np.inf, samples.score)[~unknown if known_side else unknown]
     n = len(score)
     side, verb = ("known", "accepted") if known_side else ("unknown", "rejected")
     k = order_statistic(n, share, confidence)
@@ -178,6 +170,12 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
         )
     place = k - 1 if known_side else n - k
     at = np.partition(score, place)[place]
+    n_abstained = int(np.count_nonzero(abstained & ~unknown))
+    if known_side and n_abstained > n - k:
+        raise ValueError(
+            f"y_pred itself says unknown for {n_abstained} of {n} known validation samples, so no threshold accepts "
+            f"the share {share:g} of them. Ask for a smaller share, or let y_pred name the likeliest class."
+        )
     # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
     with np.errstate(over="ignore"):
         threshold = float(at if known_side else np.nextafter(at, score.dtype.type(-np.inf)))
@@ -225,21 +223,22 @@ def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:
     return np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
 
-def _point(ranking: Ranking, threshold: float, **fields: Any) -> OperatingPoint:
-    samples, table = ranking.samples, ranking.table
-    column = int(np.searchsorted(table.threshold[1:], threshold, side="right"))
+def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingPoint:
+    samples, counts = ranked.samples, ranked.counts
+    column = int(np.searchsorted(ranked.ranking.threshold[1:], threshold, side="right"))
+    known, correct, unknown = (
+        float(np.asarray(part)[column]) for part in (counts.accepted_known, counts.correct, counts.accepted_unknown)
+    )
     return OperatingPoint(
         threshold=float(threshold),
-        known_accepted=float(table.known[column] / samples.n_known),
-        known_correct=float(table.correct[column] / samples.n_known),
-        unknown_rejected=float(1.0 - table.unknown[column] / samples.n_unknown) if samples.n_unknown else None,
+        known_accepted=known / samples.n_known,
+        known_correct=correct / samples.n_known,
+        unknown_rejected=1.0 - unknown / samples.n_unknown if samples.n_unknown else None,
         **{"requested": None, "guarantee": None, **fields},
     )
 
 
-def decide(
-    y_pred: ArrayLike, open_score: ArrayLike, *, threshold: float, unknown_label: Label = UNKNOWN
-) -> NDArray[Any]:
+def decide(y_pred: Vector, open_score: Vector, *, threshold: float, unknown_label: Label = UNKNOWN) -> NDArray[Any]:
     """Final labels: the predicted class, or ``unknown_label`` where score > ``threshold``.
 
     >>> decide([3, 1, 2], [0.2, 0.9, 0.5], threshold=0.5).tolist()

@@ -114,6 +114,31 @@ def rank(samples: Samples) -> Ranking:
     return Ranking(samples, order, last)
 
 
+def cumulative(threshold: NDArray[np.float64], known: Counts, correct: Counts, unknown: Counts) -> RankTable:
+    """The table of samples that are counted at each of rising thresholds."""
+    totals = (np.concatenate([[0], np.cumsum(counts)]) for counts in (known, correct, unknown))
+    return RankTable(np.concatenate([[-np.inf], threshold]), *totals)
+
+
+def extreme_orders(table: RankTable, pure: NDArray[np.bool_]) -> tuple[RankTable, RankTable]:
+    """The worst and the best table that samples in bins may have; a column of ``table`` is the end of a bin.
+
+    Each bin becomes two columns. At best its known samples come first, at worst its unknown ones; where all scores of a
+    bin are equal (``pure``), all of its samples come together.
+    """
+
+    def halves(counts: Counts, first: bool) -> Counts:
+        steps = np.diff(counts)
+        early = steps if first else np.where(pure, steps, 0)
+        return np.stack([early, steps - early], axis=1).ravel()
+
+    def ordered(first: bool) -> RankTable:
+        parts = halves(table.known, first), halves(table.correct, first), halves(table.unknown, not first)
+        return cumulative(np.repeat(table.threshold[1:], 2), *parts)
+
+    return ordered(False), ordered(True)
+
+
 def may_overflow(one: Counts, other: Counts) -> bool:
     """Whether twice the number of pairs of two cumulative counts is beyond the integers of 64 bits."""
     return one.ndim == 1 and one.dtype.kind == "i" and 2 * int(one[-1]) * int(other[-1]) >= 2**63

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.metrics._backend import fast_backend
 from openauc.metrics.curve import Curve, Floats, segment_areas
 from openauc.metrics.rank_table import (
@@ -186,15 +186,15 @@ def detection_accuracy_at(table: RankTable, column: ArrayLike) -> Floats:
 
 
 def openauc_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     ties: Ties = "half",
     max_ofpr: float | None = None,
     min_ofpr: float = 0.0,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     r"""Probability that a known sample is classified correctly and ranked below an unknown one.
 
@@ -263,10 +263,9 @@ def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
     Misclassified known samples take part only ``with_wrong`` (AUROC); OpenAUC leaves them out.
     """
     first_kind = WRONG if with_wrong else CORRECT
-    if fast_backend(len(samples.score)) is not None:
-        from openauc.metrics import _pairs  # needs numba
-
-        return _pairs.count_pairs(samples.score, samples.kind, first_kind)
+    if (fast := fast_backend(len(samples.score))) is not None:
+        less, equal = fast.count_pairs(samples.score, samples.kind, first_kind)
+        return less, equal
     is_unknown = samples.kind == UNKNOWN_KIND
     known = np.sort(samples.score[(samples.kind >= first_kind) & ~is_unknown])
     unknown = np.sort(samples.score[is_unknown])  # sorted needles walk through memory in order
@@ -275,13 +274,13 @@ def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
 
 
 def auroc_score(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     ties: Ties = "half",
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Probability that an unknown sample is ranked above a known one; ``y_pred`` plays no part.
 
@@ -297,7 +296,7 @@ def auroc_score(
 
 
 def _table(
-    y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, unknown_label: Label, sample_weight: ArrayLike | None
+    y_true: Vector, y_pred: Vector, open_score: Vector, unknown_label: Label, sample_weight: Weights
 ) -> RankTable:
     return rank(
         read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
@@ -305,12 +304,7 @@ def _table(
 
 
 def oscr_curve(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> Curve:
     """Open-set classification rate: COTPR(t) = P[r <= t, y = h] against OFPR(t) = P[r <= t | unknown].
 
@@ -331,12 +325,7 @@ def oscr_of(table: RankTable) -> Curve:
 
 
 def roc_curve(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> Curve:
     """Share of unknown samples rejected (TPR) against the share of known samples rejected (FPR).
 
@@ -355,14 +344,14 @@ def roc_of(table: RankTable) -> Curve:
 
 
 def fpr_at_tpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     tpr: float = 0.95,
     positive: Side = "unknown",
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Smallest false positive rate among the thresholds whose true positive rate is at least ``tpr``.
 
@@ -379,13 +368,13 @@ def fpr_at_tpr(
 
 
 def error_at_tpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     tpr: float = 0.95,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Share of *all* samples, known and unknown, on the wrong side where the unknown TPR reaches ``tpr``.
 
@@ -400,13 +389,13 @@ def error_at_tpr(
 
 
 def average_precision(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     positive: Side = "unknown",
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Area under the precision-recall steps of detecting the ``positive`` side (AUPR-out, AUPR-in).
 
@@ -418,12 +407,7 @@ def average_precision(
 
 
 def detection_accuracy(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
     """Best mean of the share of known samples accepted and of unknown samples rejected.
 
@@ -434,13 +418,13 @@ def detection_accuracy(
 
 
 def ccr_at_fpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     fpr: float = 0.1,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Correct classification rate at the last threshold that accepts at most ``fpr`` of the unknown samples.
 
@@ -464,12 +448,7 @@ def acc_plus_auc_of(table: RankTable) -> Floats:
 
 
 def acc_times_auc(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
     """Closed-set accuracy times AUROC: an aggregate that Proposition 3 shows to be blind to their coupling.
 
@@ -480,12 +459,7 @@ def acc_times_auc(
 
 
 def acc_plus_auc(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
     r"""Closed-set accuracy plus AUROC, in [0, 2].
 

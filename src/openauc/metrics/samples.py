@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._validation import Label
+from openauc._validation import Label, Vector, Weights
 
 WRONG, CORRECT, UNKNOWN_KIND = 0, 1, 2
 Ints = NDArray[np.int64]
@@ -84,13 +84,13 @@ class Samples:
 
 
 def read_samples(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     *,
     unknown_label: Label = check.UNKNOWN,
     need_unknown: bool = True,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> Samples:
     """Check the triple and mark its samples; there must be some."""
     samples = mark_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
@@ -102,7 +102,7 @@ def read_samples(
     return samples if weight.all() else samples.take(np.flatnonzero(weight))
 
 
-def mark_samples(y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, unknown_label: Label) -> Samples:
+def mark_samples(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label) -> Samples:
     """Check the triple and mark its samples, of which there may be none."""
     unknown_label = check.as_label(unknown_label)
     true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))

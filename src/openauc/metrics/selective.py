@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.metrics.curve import Floats
 from openauc.metrics.influence import Influence
 from openauc.metrics.rank_table import Counts, RankTable, rank
@@ -49,12 +48,7 @@ def augrc_of(table: RankTable) -> Floats:
 
 
 def aurc(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
     r"""Area under the risk-coverage curve (Geifman and El-Yaniv 2017), lower is better.
 
@@ -69,12 +63,7 @@ def aurc(
 
 
 def e_aurc(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
     r"""Excess AURC: above that of the best order, :math:`e + (1 - e) \ln(1 - e)` with e the share of errors.
 
@@ -88,12 +77,7 @@ def e_aurc(
 
 
 def augrc(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
-    *,
-    unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
     r"""Area under the generalized risk-coverage curve (Traub et al. 2024), lower is better.
 
@@ -109,11 +93,11 @@ def augrc(
 
 def _of_triple(
     formula: Callable[[RankTable], Floats],
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    open_score: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    open_score: Vector,
     unknown_label: Label,
-    sample_weight: ArrayLike | None,
+    sample_weight: Weights,
 ) -> float:
     samples = read_samples(
         y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
@@ -122,13 +106,13 @@ def _of_triple(
 
 
 def expected_calibration_error(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    confidence: ArrayLike,
+    y_true: Vector,
+    y_pred: Vector,
+    confidence: Vector,
     *,
     bins: int = 15,
     unknown_label: Label = UNKNOWN,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Mean gap between confidence and accuracy of the known samples, over bins of equal width (Guo et al. 2017).
 

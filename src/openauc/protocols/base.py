@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,18 +78,14 @@ class TestPart(NamedTuple):
 class OpenSetData:
     """Arrays of one open-set problem; each part is read when first asked for, and then kept.
 
-    A trained model can thus be tested where only the test part is at hand, and tuning never touches the test
-    part. Images are uint8, shape (N, H, W, 3): one array, or `LazyImages` for sets whose images differ in
-    size. Index them (`images[rows]`) before use and both work. In a protocol of embeddings they are float32, (N, d).
+    A trained model can thus be tested where only the test part is at hand, and tuning never reads the test part. Images
+    are uint8, (N, H, W, 3), in their native size: one array, or `LazyImages` where sizes differ. Index
+    them (`images[rows]`) before use and both work. In a protocol of embeddings they are float32, (N, d).
 
     Parameters
     ----------
     split
         The class ids in use. With pseudo-unknowns, `unknown` holds the known classes that were held out.
-    image_size
-        Side that a model of this protocol sees; fixed-size images are kept in their native size.
-    official_sizes
-        Sizes of the full official parts, None if not on record; a smaller local mirror has fewer.
     read_train, read_test, read_class_names
         What the first use of a part calls.
 
@@ -102,8 +98,6 @@ class OpenSetData:
     """
 
     split: Split
-    image_size: int
-    official_sizes: Sizes | None
     read_train: Callable[[], tuple[Examples, Examples]]
     read_test: Callable[[], TestPart]
     read_class_names: Callable[[], tuple[str, ...]]
@@ -247,13 +241,8 @@ class Protocol:
         """
         source = FolderSource(path=Path(path), test_share=test_share, seed=seed)
         chosen = Split(known=source.class_ids(known, "known"), unknown=source.class_ids(unknown, "unknown"))
-        return cls(
-            known_source=source,
-            unknown_source=source,
-            splits=(chosen,),
-            image_size=image_size,
-            reference=f"class folders of {path}",
-        )
+        where: dict[str, Any] = {"known_source": source, "unknown_source": source}
+        return cls(**where, splits=(chosen,), image_size=image_size, reference=f"class folders of {path}")
 
     @property
     def of_embeddings(self) -> bool:
@@ -262,11 +251,8 @@ class Protocol:
 
     def duplicate_splits(self) -> tuple[tuple[int, int], ...]:
         """Return the pairs of splits with the same set of known classes, hence not independent."""
-        return tuple(
-            (first, second)
-            for first, second in combinations(range(len(self.splits)), 2)
-            if set(self.splits[first].known) == set(self.splits[second].known)
-        )
+        known = [set(split.known) for split in self.splits]
+        return tuple(pair for pair in combinations(range(len(known)), 2) if known[pair[0]] == known[pair[1]])
 
     def load(
         self,
@@ -311,8 +297,6 @@ class Protocol:
         reader = _Reader(self, chosen, held_out, sizes, root, validation, balanced, seed)
         return OpenSetData(
             split=chosen,
-            image_size=self.image_size,
-            official_sizes=sizes,
             read_train=reader.train,
             read_test=partial(_closed_test, f"pseudo_unknown={pseudo_unknown}") if pseudo_unknown else reader.test,
             read_class_names=reader.class_names,
@@ -428,11 +412,9 @@ def _generator(seed: int, purpose: str) -> np.random.Generator:
 
 
 def _hold_out(split: Split, count: int, rng: np.random.Generator) -> Split:
-    drawn = set(rng.choice(len(split.known), count, replace=False).tolist())
-    return Split(
-        known=tuple(label for position, label in enumerate(split.known) if position not in drawn),
-        unknown=tuple(label for position, label in enumerate(split.known) if position in drawn),
-    )
+    drawn = {split.known[position] for position in rng.choice(len(split.known), count, replace=False).tolist()}
+    known, unknown = (tuple(label for label in split.known if (label in drawn) == side) for side in (False, True))
+    return Split(known, unknown)
 
 
 def _relabel(ids: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:

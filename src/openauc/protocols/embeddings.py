@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._columns import read_columns
-from openauc.protocols.sources import Examples, Part, Source, get_source
+from openauc.protocols.sources import Examples, Part, get_source
 
 LABELS = ("label", "fine_label")
 """Columns of labels, the likeliest first."""
@@ -44,10 +44,8 @@ class EmbeddingSource:
 
     Parameters
     ----------
-    name
-        Of the data set, which lies in `<root>/<name>`.
-    encoder
-        Name in ``ENCODERS``.
+    name, encoder
+        Of the data set, which lies in `<root>/<name>`, and of its encoder in ``ENCODERS``.
     width
         Number d of features.
     test
@@ -135,23 +133,14 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class PixelSource:
-    """The grey values of small images as features, divided by the largest.
-
-    Parameters
-    ----------
-    source
-        Name of a source of grey images of one size.
-    largest
-        The value that becomes 1.
-    """
+    """The grey values of images of one size as features from 0 to 1; `source` is a name in `SOURCES`."""
 
     source: str
-    largest: float = 255.0
 
     @property
     def image_size(self) -> int:
         """The number of pixels."""
-        return self._side**2
+        return (get_source(self.source).image_size or 0) ** 2
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:
         """Return the names of the source's classes."""
@@ -159,11 +148,6 @@ class PixelSource:
 
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the features (n, pixels) of `classes`."""
-        images, labels = get_source(self.source).read(part, classes=classes, root=root, image_size=self._side)
-        return Examples(images[:][..., 0].reshape(len(labels), -1) / np.float32(self.largest), labels)
-
-    @property
-    def _side(self) -> int:
-        source: Source = get_source(self.source)
-        assert source.image_size is not None  # of one size, by definition
-        return source.image_size
+        source = get_source(self.source)
+        images, labels = source.read(part, classes=classes, root=root, image_size=source.image_size or 0)
+        return Examples(images[:][..., 0].reshape(len(labels), -1) / np.float32(255), labels)

@@ -52,13 +52,7 @@ class EncodedImage(NamedTuple):
         return str(self.file) if self.row is None else f"{self.file}, row {self.row}"
 
     def decode(self, image_size: int) -> NDArray[np.uint8]:
-        """Return RGB pixels, shape (image_size, image_size, 3); another size is resized, aspect not kept.
-
-        Raises
-        ------
-        ValueError
-            When Pillow cannot decode the image; the message names the file and the row.
-        """
+        """Return RGB pixels (image_size, image_size, 3), resized without keeping the aspect ratio."""
         pillow = _optional_import("PIL.Image")
         try:
             with pillow.open(self.file if self.content is None else io.BytesIO(self.content)) as image:
@@ -75,20 +69,9 @@ class EncodedImage(NamedTuple):
 class LazyImages:
     """Images that stay compressed and are decoded when indexed, for sets too large to hold in memory.
 
-    Parameters
-    ----------
-    encoded
-        N compressed images.
-    image_size
-        Side S that each image is resized to (bilinear, aspect ratio not kept).
+    Each image is resized to a side of S = `image_size` (bilinear, aspect ratio not kept). Indexing follows numpy: an
+    integer gives (S, S, 3), a slice, an index array or a mask (n, S, S, 3), always decoded uint8.
 
-    Notes
-    -----
-    Indexing follows numpy: an integer gives (S, S, 3), a slice, an index array or a mask gives (n, S, S, 3),
-    always decoded uint8. Code that only indexes therefore works on arrays and on this class alike.
-
-    Examples
-    --------
     >>> from PIL import Image
     >>> file = io.BytesIO()
     >>> Image.new("RGB", (40, 20)).save(file, "png")
@@ -114,24 +97,19 @@ class LazyImages:
     def __getitem__(self, index: int | slice | NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.uint8]:
         rows = np.arange(len(self))[index]
         pixels = np.empty((rows.size, *self.shape[1:]), dtype=np.uint8)
-        # Results are written as they come, so that no second copy of the whole is ever held.
-        for slot, image in enumerate(self._decoded(rows.ravel().tolist())):
-            pixels[slot] = image
+        images = [self.encoded[row] for row in rows.ravel().tolist()]
+        decode = partial(EncodedImage.decode, image_size=self.image_size)
+        with ThreadPoolExecutor() as pool:
+            threaded = self.image_size >= _THREADED_SIDE
+            # Written as they come, so that a second copy of the whole is never held.
+            for slot, image in enumerate((pool.map if threaded else map)(decode, images)):
+                pixels[slot] = image
         return pixels.reshape(*rows.shape, *self.shape[1:])
 
     def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> LazyImages:
         """Return the images at `index`, still compressed."""
         rows: list[int] = np.arange(len(self))[index].tolist()
         return LazyImages([self.encoded[row] for row in rows], self.image_size)
-
-    def _decoded(self, rows: list[int]) -> Iterator[NDArray[np.uint8]]:
-        decode = partial(EncodedImage.decode, image_size=self.image_size)
-        images = [self.encoded[row] for row in rows]
-        if self.image_size < _THREADED_SIDE:
-            yield from map(decode, images)
-            return
-        with ThreadPoolExecutor() as pool:
-            yield from pool.map(decode, images)
 
 
 Images = NDArray[Any] | LazyImages
@@ -180,16 +158,14 @@ class ParquetSource:
 
     Parameters
     ----------
-    name
-        Name of the folder in a local mirror.
-    hub
-        Id of the data set on the Hub, None if there is no canonical one.
+    name, hub
+        Folder in a local mirror, and id on the Hub, None if there is no canonical one.
     image_size
         Side of every image, None where images differ in size.
     config
         Folder of the Hub's repository, for repositories with more than one configuration.
     train, test
-        Split names that may stand for the two parts; the first one found is used.
+        Names of either part; the first one found is used.
     """
 
     name: str
@@ -200,10 +176,7 @@ class ParquetSource:
     test: tuple[str, ...] = ("test",)
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:
-        """Return the label names kept in the schema of either part; empty where the file has none.
-
-        Only a file's header is read, and what is at hand is preferred to a download.
-        """
+        """Return the label names in the schema of either part, rather of a local file; empty where it has none."""
         folder = self._mirror(root)
         local = folder and (self._find(folder, "train") or self._find(folder, "test"))
         file = (local or self._files("train", root))[0]
@@ -268,20 +241,16 @@ class ParquetSource:
 
     def _how_to_get(self, part: Part, folder: Path | None, reason: str) -> str:
         wanted = " or ".join(f"{split}-*-of-*.parquet" for split in self._split_names(part))
-        looked = (
-            f"no {wanted} in {folder}" if folder else "no data root was given (`root`, --data-root or OPENAUC_DATA)"
-        )
+        nowhere = "no data root was given (`root`, --data-root or OPENAUC_DATA)"
+        looked = f"no {wanted} in {folder}" if folder else nowhere
         home = folder or f"<root>/{self.name}"
-        if self.hub is None:
-            remedy = (
-                f"Put such files, with the columns 'image' (struct of bytes and path) and 'label', into "
-                f"{home}, or use Protocol.from_folder on a folder of images"
-            )
-        else:
-            remedy = (
-                f"With network access `hf download {self.hub} --repo-type dataset --local-dir {home}` "
-                "fetches them; offline, copy that folder from elsewhere"
-            )
+        remedy = (
+            f"Put such files, with the columns 'image' (struct of bytes and path) and 'label', into {home}, or use "
+            "Protocol.from_folder on a folder of images"
+            if self.hub is None
+            else f"With network access `hf download {self.hub} --repo-type dataset --local-dir {home}` fetches them; "
+            "offline, copy that folder from elsewhere"
+        )
         return f"the {part} part of {self.name} is missing: {looked}, and {reason}. {remedy}."
 
 
@@ -483,9 +452,9 @@ class DigitsSource:
             np.load(file, allow_pickle=False) as arrays,
         ):
             grey, labels = arrays["images"], arrays["labels"].astype(np.int64)
-        rank_in_class = np.empty(len(labels), dtype=np.int64)
+        rank_in_class = np.zeros(len(labels), dtype=np.int64)
         for label in range(10):
-            rank_in_class[labels == label] = np.arange(np.count_nonzero(labels == label))
+            rank_in_class[labels == label] = np.arange(np.sum(labels == label))
         in_part = (rank_in_class % 3 == 2) == (part == "test")
         rows = np.flatnonzero(in_part & np.isin(labels, classes))
         return Examples(np.repeat(grey[rows, :, :, np.newaxis], 3, axis=3), labels[rows])

@@ -24,9 +24,9 @@ from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples, classes_met, positions
 from openauc.metrics.ranking import auroc_of, warn_if_reversed
-from openauc.metrics.registry import METRICS, ColumnMetric, DecisionMetric, Metric, TableMetric
+from openauc.metrics.registry import METRICS, Bounds, ColumnMetric, DecisionMetric, Metric, TableMetric
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, mark_samples
-from openauc.streaming.bounds import Bounds, Certificate
+from openauc.streaming.bounds import Certificate
 from openauc.streaming.keys import key_score, score_key
 from openauc.streaming.rows import UNKNOWN_REJECTED, WRONG_REJECTED, BinCounts, Rows, RowStore
 

@@ -17,13 +17,12 @@ from openauc import _validation as check
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import DecisionCounts, RankedSamples, ratio
 from openauc.metrics.curve import Floats
-from openauc.metrics.rank_table import Counts, RankTable, exact_dot
-from openauc.metrics.registry import ColumnMetric, DecisionMetric, Metric, PairMetric, RateMetric, TableMetric
+from openauc.metrics.rank_table import Counts, RankTable, cumulative, extreme_orders
+from openauc.metrics.registry import Bounds, ColumnMetric, DecisionMetric, Metric, TableMetric, widened
 from openauc.metrics.samples import CORRECT
 from openauc.streaming.keys import key_score
 from openauc.streaming.rows import BinCounts
 
-Bounds = tuple[float, float]
 _ROUNDING = 1e-12  # of sums of floats; everything else is a function, never falling, of integers
 
 
@@ -46,76 +45,31 @@ class Certificate:
             return None
         formula: Any = getattr(metric.of_table, "func", metric.of_table)
         options = getattr(metric.of_table, "keywords", {})
-        if isinstance(metric, RateMetric):
-            rate = float(metric.of_table(self.best))
-            return rate, rate
-        if isinstance(metric, PairMetric) and formula in _PAIRS and "high" not in options:
-            low, high = (_PAIRS[formula](self, most, options.get("ties", "half")) for most in (False, True))
-            return low, high
         if formula is ranking.average_precision_of:
-            return _widened(self._least_average_precision(**options), float(metric.of_table(self.best)))
-        if formula is ranking.detection_accuracy_of:
-            return self._detection(most=False), self._detection(most=True)
-        if not metric.monotone and formula is not ranking.error_at_tpr_of:
-            return None
-        ends = [float(metric.of_table(table)) for table in (self.worst, self.best)]
+            return widened(self._least_average_precision(**options), float(metric.of_table(self.best)))
         if formula is ranking.error_at_tpr_of and isinstance(metric, ColumnMetric):
-            ends[0] = self._largest_error(int(metric.column(self.worst)), **options)
-        low, high = sorted(ends)
-        return _widened(low, high) if isinstance(metric, PairMetric) else (low, high)
+            largest = self._largest_error(int(metric.column(self.worst)), **options)
+            return float(metric.of_table(self.best)), largest
+        return metric.bounds(self.worst, self.best)
 
     def threshold(self, metric: ColumnMetric) -> float:
         """Threshold of a dictated column whose place is settled."""
         return float(self.worst.threshold[int(metric.column(self.worst))])
 
     @cached_property
+    def _orders(self) -> tuple[RankTable, RankTable]:
+        table = cumulative(key_score(self._bins.high), self._known, self._correct, self._unknown)
+        return extreme_orders(table, self._pure)
+
+    @property
     def best(self) -> RankTable:
-        """The table in which every column has its known samples first."""
-        return self._table(known_first=True)
+        """The table in which every bin has its known samples first."""
+        return self._orders[1]
 
-    @cached_property
+    @property
     def worst(self) -> RankTable:
-        """The table in which every column has its unknown samples first."""
-        return self._table(known_first=False)
-
-    def openauc(self, most: bool, ties: ranking.Ties, *, with_wrong: bool = False) -> float:
-        """OpenAUC (AUROC ``with_wrong``) where pairs of unknown order count nothing, or all."""
-        known = self._known if with_wrong else self._correct
-        less, equal = ranking.many_pairs(np.concatenate([[0], np.cumsum(known)]), self._unknown)
-        open_pairs = exact_dot(known[~self._pure], self._unknown[~self._pure])
-        equal -= open_pairs
-        less += most * open_pairs
-        credit = 2 * less + (equal if ties == "half" else 0)
-        return float(float(credit) / (2.0 * self._n_known * self._n_unknown))
-
-    def accuracy(self) -> float:
-        """Share of the known samples that are correct."""
-        return float(ranking.accuracy_of(self.best))
-
-    def _detection(self, *, most: bool) -> float:
-        """Best mean of the two rates, at thresholds that are certain, or at all that there may be."""
-        known, unknown = np.cumsum(self._known), np.cumsum(self._unknown)
-        points = [np.stack([known, unknown], axis=1), np.zeros((1, 2), dtype=np.int64)]
-        if most:
-            points.append(np.stack([known, unknown - self._unknown], axis=1)[~self._pure])
-        points.append(np.array([[self._n_known, self._n_unknown]]))
-        return float(ranking.detection_accuracy_of(_points_table(np.concatenate(points))))
-
-    def _table(self, *, known_first: bool) -> RankTable:
-        pure, threshold = self._pure, key_score(self._bins.high)
-
-        def halves(counts: Counts, first: bool) -> Counts:
-            """Running total of counts that enter in the first or in the second column of each bin."""
-            early = counts if first else np.where(pure, counts, 0)
-            steps = np.stack([early, counts - early], axis=1).ravel()
-            return np.concatenate([[0], np.cumsum(steps)])
-
-        return RankTable(
-            np.concatenate([[-np.inf], np.repeat(threshold, 2)]),
-            halves(self._known, known_first),
-            halves(self._correct, known_first),
-            halves(self._unknown, not known_first),
-        )
+        """The table in which every bin has its unknown samples first."""
+        return self._orders[0]
 
     def _largest_error(self, column: int, tpr: float = 0.95) -> float:
         """The unknown samples that may be accepted are, and of the bin they are in no known one."""
@@ -204,20 +158,3 @@ class Certificate:
         gain -= ratio(hits_before, hits_before + false_before)
         at_start = np.asarray(model.counts.precision_sum)[:-1]
         return at_start + np.bincount(cell % (column.max() + 1), weights=gain, minlength=len(at_start))
-
-
-_PAIRS: dict[Any, Callable[[Certificate, bool, ranking.Ties], float]] = {
-    ranking.openauc_of: lambda c, most, ties: c.openauc(most, ties),
-    ranking.auroc_of: lambda c, most, ties: c.openauc(most, ties, with_wrong=True),
-    ranking.acc_times_auc_of: lambda c, most, ties: c.accuracy() * c.openauc(most, ties, with_wrong=True),
-    ranking.acc_plus_auc_of: lambda c, most, ties: c.accuracy() + c.openauc(most, ties, with_wrong=True),
-}
-
-
-def _points_table(points: Any) -> RankTable:
-    """Operating points, the last accepting everything, as a table; in no order, which a maximum does not need."""
-    return RankTable(np.zeros(len(points)), points[:, 0], points[:, 0], points[:, 1])
-
-
-def _widened(low: float, high: float) -> Bounds:
-    return max(low - _ROUNDING, 0.0), min(high + _ROUNDING, 1.0)

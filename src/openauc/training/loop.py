@@ -11,7 +11,7 @@ import math
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -92,9 +92,8 @@ def train(
 ) -> list[dict[str, float]]:
     """Train a method on the known classes; returns one row per epoch.
 
-    Start it with ``torchrun`` or ``accelerate launch`` to use several processes: each takes its part of every
-    batch, so that ``recipe.batch_size`` is that of all of them together. BatchNorm and mixing look at one
-    process's part only. Everything else, the last incomplete batch included, is as in one process.
+    Start it with ``torchrun`` or ``accelerate launch`` to use several processes: each takes its part of every batch of
+    ``recipe.batch_size``. BatchNorm and mixing see one process's part only; everything else is as in one process.
 
     Parameters
     ----------
@@ -105,9 +104,9 @@ def train(
     recipe
         Epochs, batch size, rates, augmentation.
     out
-        Folder for ``checkpoint.pt``, ``log.jsonl`` and, in the end, ``model.safetensors``. Calling
-        again with the same arguments goes on from the checkpoint; on the CPU the weights are, bit for bit,
-        those of a run that never stopped. SIGINT and SIGTERM are then answered by a checkpoint.
+        Folder for ``checkpoint.pt``, ``log.jsonl`` and, in the end, ``model.safetensors``. The same call again goes on
+        from the checkpoint; on the CPU the weights are, bit for bit, those of a run that never stopped. SIGINT and
+        SIGTERM are then answered by a checkpoint.
     seed
         Seeds the order, the augmentation, and PyTorch's default generator, which dropout draws from.
     precision
@@ -135,8 +134,7 @@ def train(
     TrainingInterrupted
         After the checkpoint that a signal asked for.
     FloatingPointError
-        When a loss was not finite, at the end of that epoch: numbers are read from the device once an epoch. The
-        checkpoint of the epoch before stays.
+        At the end of an epoch with a loss that is not finite. The checkpoint of the epoch before stays.
     """
     _check(method, data, seed, checkpoint_every)
     if precision == "fp16" and process_state().device.type == "cpu":
@@ -145,9 +143,8 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
     accelerator = _accelerator(method, precision, trackers, out)
     try:
-        run = _Run(
-            method, data, recipe, accelerator, out=out, seed=seed, channels_last=channels_last, about=about or {}
-        )
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        run = _Run(method, data, recipe, accelerator, out, seed, layout, dict(about or {}))
         if compile:
             method.backbone.compile()
         return run.go(checkpoint_every)
@@ -192,34 +189,28 @@ def epoch_batches(
     return batches
 
 
+@dataclass
 class _Run:
     """One training run of one process."""
 
-    def __init__(
-        self,
-        method: Method,
-        data: OpenSetData,
-        recipe: Recipe,
-        accelerator: Accelerator,
-        *,
-        out: Path | None,
-        seed: int,
-        channels_last: bool,
-        about: Mapping[str, Any],
-    ) -> None:
-        self.accelerator = accelerator
-        self.out = out
-        self.method = method
-        self.recipe = recipe
-        self.seed = seed
-        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+    method: Method
+    data: OpenSetData
+    recipe: Recipe
+    accelerator: Accelerator
+    out: Path | None
+    seed: int
+    layout: torch.memory_format
+    about: dict[str, Any]
+    progress: Progress = field(default_factory=Progress)
+    # Of each number that steps report: the sum, on the device, and the sum of weights.
+    sums: dict[str, tuple[Tensor | float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        method, recipe, accelerator, seed = self.method, self.recipe, self.accelerator, self.seed
         self.process, self.processes = accelerator.process_index, accelerator.num_processes
-        self.pixels = Pixels(data.train.images, accelerator.device)
-        self.labels = data.train.labels
-        self.transform = TrainTransform(recipe, data.train.images.shape[1])
-        self.progress = Progress()
-        self.sums: dict[str, tuple[Tensor | float, float]] = {}
-        """Of each number that steps report: the sum, on the device, and the sum of weights."""
+        images, self.labels = self.data.train
+        self.pixels = Pixels(images, accelerator.device)
+        self.transform = TrainTransform(recipe, images.shape[1])
         torch.manual_seed(_number(seed, "torch", self.process))  # dropout
         if self.process:  # so far all processes have equal methods
             method.rng = np.random.default_rng([seed, *b"method", self.process])
@@ -231,8 +222,7 @@ class _Run:
         self.forward, self.optimizer = accelerator.prepare(method, main)
         method.train()
         remember_recipe(method, recipe)
-        self.about = {
-            **about,
+        self.about |= {
             "method_class": type(method).__name__,
             "recipe": recipe.to_dict(),
             "seed": seed,
@@ -242,8 +232,7 @@ class _Run:
 
     def go(self, checkpoint_every: int) -> list[dict[str, float]]:
         """Run from wherever the checkpoint ends to the last epoch."""
-        configuration = {key: str(value) for key, value in self.about.items()}
-        self.accelerator.init_trackers("openauc", config=configuration)
+        self.accelerator.init_trackers("openauc", config={key: str(value) for key, value in self.about.items()})
         self._resume()
         log = self.out / LOG if self.out is not None and self.accelerator.is_main_process else None
         if log is not None:
@@ -252,10 +241,8 @@ class _Run:
             while self.progress.epoch < self.recipe.epochs:
                 if not self._epoch(caught, bar):
                     self._save()
-                    raise TrainingInterrupted(
-                        self._agreed(caught),
-                        f"in epoch {self.progress.epoch + 1} after {self.progress.batch} batches",
-                    )
+                    where = f"in epoch {self.progress.epoch + 1} after {self.progress.batch} batches"
+                    raise TrainingInterrupted(self._agreed(caught), where)
                 row = self.progress.history[-1]
                 if self.progress.epoch % checkpoint_every == 0 or self.progress.epoch == self.recipe.epochs:
                     self._save()
@@ -299,17 +286,15 @@ class _Run:
 
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
-        place = (self.progress.epoch, self.progress.batch, self.process)
-        x = laid_out(
-            self.transform(pixels, torch.Generator().manual_seed(_number(self.seed, "augment", *place))), self.layout
-        )
-        y = torch.from_numpy(self.labels[batch.rows])
-
-        def backward(loss: Tensor) -> None:
-            self.accelerator.backward(batch.share * loss)
-
+        drawn = _number(self.seed, "augment", self.progress.epoch, self.progress.batch, self.process)
+        x = laid_out(self.transform(pixels, torch.Generator().manual_seed(drawn)), self.layout)
         values = self.method.train_batch(
-            x, y, self.optimizer, phase=batch.phase, forward=self.forward, backward=backward
+            x,
+            torch.from_numpy(self.labels[batch.rows]),
+            self.optimizer,
+            phase=batch.phase,
+            forward=self.forward,
+            backward=lambda loss: self.accelerator.backward(batch.share * loss),
         )
         return values | self.method.diagnostics()
 
@@ -402,7 +387,6 @@ class _Run:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        quiet = not (console.is_terminal and self.accelerator.is_main_process)
         bar = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:g}"),
             BarColumn(),
@@ -410,23 +394,16 @@ class _Run:
             TextColumn("{task.fields[speed]:,.0f} images/s"),
             TimeRemainingColumn(),
             console=console,
-            disable=quiet,
+            disable=not (console.is_terminal and self.accelerator.is_main_process),
         )
-        done = self.progress.epoch
-        bar.add_task("", total=self.recipe.epochs, completed=done, epoch=done, loss=math.nan, rate=0.0, speed=0.0)
+        bar.add_task("", total=self.recipe.epochs, epoch=self.progress.epoch, loss=math.nan, rate=0.0, speed=0.0)
         return bar
 
     def _show(self, bar: Bar, rate: float, share: float) -> None:
-        history = self.progress.history
-        images = share * len(self.labels) * len(self.method.passes)
-        bar.update(
-            bar.task_ids[0],
-            completed=self.progress.epoch + share,
-            epoch=self.progress.epoch + 1,
-            loss=history[-1]["loss"] if history else math.nan,
-            rate=rate,
-            speed=images / self.progress.seconds,
-        )
+        done, history = self.progress.epoch, self.progress.history
+        loss = history[-1]["loss"] if history else math.nan
+        speed = share * len(self.labels) * len(self.method.passes) / self.progress.seconds
+        bar.update(bar.task_ids[0], completed=done + share, epoch=done + 1, loss=loss, rate=rate, speed=speed)
 
 
 def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) -> None:

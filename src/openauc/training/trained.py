@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from openauc._columns import as_utf8
 from openauc._trial_files import CHECKPOINT, SPEC, WEIGHTS, features_file, read_threshold
 from openauc._validation import UNKNOWN
 from openauc.encoders.prepare import make_embeddings
@@ -273,7 +274,7 @@ class SavedRun(Network):
         decided = decide(predictions.y_pred, predictions.open_score, threshold=threshold)
         names = np.array([*self.class_names, UNKNOWN_NAME])  # the unknown label, -1, is the last one
         return {
-            "file": np.array([str(image) for image in encoded]),
+            "file": np.array([as_utf8(str(image)) for image in encoded]),
             "label": names[decided],
             "open_score": predictions.open_score,
         }
