@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from openauc._columns import ColumnNames
 from openauc.commands.predict import read_like_model
 from openauc.commands.predictions import (
     LabelColumn,
@@ -88,7 +89,7 @@ def report(
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
         models = {
-            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+            name: load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
             for name, file in files.items()
         }
         page = predictions_report(
