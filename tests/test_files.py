@@ -83,15 +83,6 @@ def test_text_is_utf8(tmp_path):
     assert (tmp_path / "a.txt").read_bytes() == "naïve 學\n".encode()
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_waiting_for_the_disk_is_a_choice(tmp_path, monkeypatch, durable) -> None:
-    waited = []
-    monkeypatch.setattr("openauc._files.os.fsync", waited.append)
-    write_text(tmp_path / "file", "text", durable=durable)
-    assert (tmp_path / "file").read_text() == "text"
-    assert len(waited) == durable
-
-
 def test_json_may_be_nested_a_little():
     assert parse_json(b'{"a": [[{"b": null}]]}') == {"a": [[{"b": None}]]}
     with pytest.raises(ValueError, match="nested too deeply"):

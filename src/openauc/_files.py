@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one, and reading them so that damage is noticed."""
+"""Files are written whole or not at all, never over an input, and damage is noticed when they are read."""
 
 from __future__ import annotations
 
@@ -24,22 +24,19 @@ _DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 @contextmanager
-def atomic_write(path: PathLike, *, durable: bool = True, follow: bool = True) -> Iterator[BinaryIO]:
-    """A binary file that takes its place at ``path`` when the block ends, and leaves no trace if it fails.
+def atomic_write(path: PathLike, *, follow: bool = True) -> Iterator[BinaryIO]:
+    """A binary file that replaces ``path`` when the block ends; if the block fails, nothing changes.
 
-    A symbolic link stays, and what it points to is replaced; with ``follow=False`` the link is replaced. What is no
-    regular file (a pipe, a device, an open descriptor such as ``/dev/stdout``) has no place to take: it is written
-    through.
-
-    ``durable=False`` does not wait for the disk, for what can be written again after a power failure.
+    If ``path`` is a symbolic link, the file it points to is replaced; with ``follow=False`` the link itself is. Pipes,
+    devices and open descriptors such as ``/dev/stdout`` cannot be replaced, so they are written directly.
     """
     refuse_input(path)
     target = Path(os.path.realpath(path) if follow and os.path.islink(path) else path)
     try:
-        with _write_through(path) if is_stream(path) else _replace(target, durable) as file:
+        with _write_through(path) if is_stream(path) else _replace(target) as file:
             yield file
     except OSError as error:
-        # A full disk says so of no file, and a temporary name says nothing to the caller.
+        # The error of a full disk names no file, and the caller does not know the temporary name.
         nameless = error.filename is None or Path(error.filename).name.startswith(f".{target.name}.")
         if error.errno is None or not nameless:
             raise
@@ -66,7 +63,7 @@ def keep_inputs(*inputs: PathLike) -> Iterator[None]:
 
 
 def add_inputs(*inputs: PathLike) -> None:
-    """Let the block of :func:`keep_inputs` we are in, if any, protect these files too."""
+    """Protect these files too, if this is called within a block of :func:`keep_inputs`."""
     if (known := _INPUTS.get()) is not None:
         known.extend(inputs)
 
@@ -82,7 +79,7 @@ def refuse_input(path: PathLike) -> None:
 
 
 def is_stream(path: PathLike) -> bool:
-    """Whether ``path`` is to be written through: a pipe, a device, an open descriptor.
+    """Whether ``path`` is written directly: a pipe, a device, an open descriptor.
 
     >>> is_stream("/dev/null"), is_stream("/dev/stdout"), is_stream("page.html")
     (True, True, False)
@@ -95,14 +92,14 @@ def is_stream(path: PathLike) -> bool:
         return False
 
 
-def write_text(path: PathLike, text: str, *, durable: bool = True) -> None:
+def write_text(path: PathLike, text: str) -> None:
     """Write ``text`` as UTF-8, all or nothing."""
-    with atomic_write(path, durable=durable) as file:
+    with atomic_write(path) as file:
         file.write(text.encode(errors="backslashreplace"))
 
 
 def _descriptor(path: PathLike) -> int | None:
-    """The number of the open file that ``path`` names; opened anew, a redirected one would lose its position."""
+    """Number of the open file that ``path`` names, if any; opened again, a redirected file would lose its position."""
     name = os.fspath(path)
     found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
     return int(found[1]) if found else _DESCRIPTORS.get(name)
@@ -120,7 +117,7 @@ def _write_through(path: PathLike) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _replace(target: Path, durable: bool) -> Iterator[BinaryIO]:
+def _replace(target: Path) -> Iterator[BinaryIO]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist; create it first.")
     temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}.tmp")
@@ -134,8 +131,7 @@ def _replace(target: Path, durable: bool) -> Iterator[BinaryIO]:
             file.flush()
             if target.exists():
                 os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))
-            if durable:
-                os.fsync(descriptor)
+            os.fsync(descriptor)
             if not named:
                 # A directory descriptor makes Python follow the link of /proc to the file itself.
                 os.link(f"/proc/self/fd/{descriptor}", temporary, src_dir_fd=descriptor)
@@ -146,7 +142,7 @@ def _replace(target: Path, durable: bool) -> Iterator[BinaryIO]:
 
 
 def _nameless(folder: Path) -> int | None:
-    """A file in ``folder`` that has no name yet, so that even a killed process leaves none; None where unsupported."""
+    """A file without a name in ``folder``, so that a killed process leaves nothing; None where that is unsupported."""
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if os.path.isdir("/proc/self/fd") else None
     except (AttributeError, OSError):  # macOS; network and older stacked file systems
@@ -163,54 +159,40 @@ def parse_json(text: str | bytes) -> Any:
 
 def sealed(content: bytes) -> bytes:
     """The content of a safetensors file with a checksum of all of it added to its metadata."""
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    digest = _header_digest(header)
-    digest.update(memoryview(content)[start:])
-    header["__metadata__"] = {**header.get("__metadata__", {}), CHECKSUM: digest.hexdigest()}
+    header, tensors = _split(content)
+    header["__metadata__"] = {**header.get("__metadata__", {}), CHECKSUM: _checksum(header, tensors)}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
-    return len(text).to_bytes(8, "little") + text + content[start:]
+    return len(text).to_bytes(8, "little") + text + tensors
 
 
-def sealed_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Metadata of a safetensors file, after its checksum was compared; a file without one is taken as it is.
-
-    Raises
-    ------
-    ValueError
-        If this is no safetensors file, or not what :func:`sealed` made.
-    """
-    with open(path, "rb") as file:
-        try:
-            header = _read_header(file)
-        except ValueError as error:
-            raise ValueError(
-                f"{path} cannot be read as safetensors ({error}); remove it to start again, or fetch it again."
-            ) from error
-        metadata: dict[str, str] = header.get("__metadata__", {})
-        if CHECKSUM in metadata:
-            found = hashlib.file_digest(file, lambda: _header_digest(header)).hexdigest()
-            if found != metadata[CHECKSUM]:
-                raise ValueError(
-                    f"{path} is damaged: its content does not match its checksum; remove it to start again, or fetch "
-                    "it again."
-                )
+def sealed_metadata(path: PathLike) -> dict[str, str]:
+    """Metadata of a safetensors file; raises ValueError if the file is damaged or its checksum, if any, is wrong."""
+    again = "remove it to start again, or fetch it again."
+    try:
+        header, tensors = _split(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}); {again}") from error
+    metadata: dict[str, str] = header.get("__metadata__", {})
+    if metadata.get(CHECKSUM, "") not in ("", _checksum(header, tensors)):
+        raise ValueError(f"{path} is damaged: its content does not match its checksum; {again}")
     return metadata
 
 
-def _read_header(file: BinaryIO) -> dict[str, Any]:
-    """Header of a safetensors file: eight bytes of length, then JSON."""
-    length = int.from_bytes(file.read(8), "little")
-    if length > os.fstat(file.fileno()).st_size - 8:
+def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
+    """Header and tensors of a safetensors file: eight bytes of length, JSON, then numbers."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    if start > len(content):
         raise ValueError("it is not long enough to hold its header")
-    header = parse_json(file.read(length))
+    header = parse_json(content[8:start])
     if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
         raise ValueError("its header is not a JSON object")
-    return header
+    return header, memoryview(content)[start:]
 
 
-def _header_digest(header: Mapping[str, Any]) -> hashlib._Hash:
-    """Begun with the header but its checksum, in an order of its own; the tensors' bytes are to follow."""
+def _checksum(header: Mapping[str, Any], tensors: memoryview) -> str:
+    """Hash of the header without its checksum, in sorted order, and of the tensors."""
     metadata = {key: value for key, value in header.get("__metadata__", {}).items() if key != CHECKSUM}
-    return hashlib.sha256(json.dumps({**header, "__metadata__": metadata}, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps({**header, "__metadata__": metadata}, sort_keys=True).encode())
+    digest.update(tensors)
+    return digest.hexdigest()

@@ -99,7 +99,7 @@ class Store:
     def open(self, spec: TrialSpec) -> None:
         """Make a trial's folder, and say in it what it is for."""
         self.folder(spec).mkdir(parents=True, exist_ok=True)
-        write_text(self.folder(spec) / SPEC, json.dumps(spec.to_dict(), indent=1) + "\n", durable=False)
+        write_text(self.folder(spec) / SPEC, json.dumps(spec.to_dict(), indent=1) + "\n")
 
     def result(self, spec: TrialSpec) -> TrialResult | None:
         """What came of a trial; None while it is missing. A result that cannot be read is one that failed."""
