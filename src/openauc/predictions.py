@@ -108,12 +108,7 @@ class Predictions(NamedTuple):
 
     @classmethod
     def from_columns(
-        cls,
-        columns: Columns,
-        names: ColumnNames,
-        *,
-        path: PathLike,
-        logits_column: str = "logits",
+        cls, columns: Columns, names: ColumnNames, *, path: PathLike, logits_column: str = "logits"
     ) -> Predictions:
         """The same from columns that were read already, from ``path``, which errors name."""
         label_column, pred_column, score_column, lower_is_unknown = names
@@ -126,11 +121,11 @@ class Predictions(NamedTuple):
         y_true = columns[label_column]
         if absent:
             if logits_column in columns:
-                matrix, names = columns[logits_column], columns.get("classes")
+                matrix, labels = columns[logits_column], columns.get("classes")
             else:  # one column per class
                 matrix = np.stack([read_numbers(columns, name, path) for name in logits], axis=1)
-                names = parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in logits])
-            classes = None if names is None else names.tolist()
+                labels = parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in logits])
+            classes = None if labels is None else labels.tolist()
             _, y_pred, score = cls.from_logits(y_true, matrix, classes=classes)
         if pred_column in columns:
             y_pred = columns[pred_column]
