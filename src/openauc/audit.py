@@ -41,6 +41,14 @@ _AT_THRESHOLD: Mapping[str, Callable[[DecisionCounts], Floats]] = {
     "unknown_tpr": decision.unknown_tpr_of,
     "unknown_fpr": decision.unknown_fpr_of,
 }
+_OF_TABLE: Mapping[str, Callable[[RankTable], Floats]] = {
+    "auroc": ranking.auroc_of,
+    "closed_set_accuracy": ranking.accuracy_of,
+    "acc_times_auc": ranking.acc_times_auc_of,
+    "acc_plus_auc": ranking.acc_plus_auc_of,
+    "openauc": ranking.openauc_of,
+    "openauc_strict": lambda table: ranking.openauc_of(table, "strict"),
+}
 _TABLE_ROWS: Mapping[str, str] = {
     "Open-set F-score": "macro_f_score",
     "Youden's index": "youden_index",
@@ -119,7 +127,7 @@ class Audit:
     n_known: int
     n_unknown: int
     constructions: tuple[Construction, ...]
-    model: RankedSamples = field(repr=False)
+    ranked: RankedSamples = field(repr=False)
 
     def table1(self) -> dict[str, dict[str, Verdict]]:
         """The paper's Table 1 as these predictions show it: metric -> property -> verdict.
@@ -191,25 +199,25 @@ def audit(
     triple: Any = y_true if y_pred is None and open_score is None else (y_true, y_pred, open_score)
     if not isinstance(triple, tuple) or len(triple) != 3 or any(part is None for part in triple):
         raise TypeError("audit takes y_true, y_pred and open_score, or one Predictions that holds the three.")
-    model = RankedSamples(read_samples(*triple, unknown_label=unknown_label))
-    ranking.warn_if_reversed(float(ranking.auroc_of(model.ranking.table)))
-    return audit_ranked(model, None if threshold is None else check_threshold(threshold))
+    ranked = RankedSamples(read_samples(*triple, unknown_label=unknown_label))
+    ranking.warn_if_reversed(float(ranking.auroc_of(ranked.ranking.table)))
+    return audit_ranked(ranked, None if threshold is None else check_threshold(threshold))
 
 
-def audit_ranked(model: RankedSamples, threshold: float | None = None) -> Audit:
-    """The audit of a model that is ranked already."""
-    samples = model.samples
-    sweep = decision.sweep_of(model)
+def audit_ranked(ranked: RankedSamples, threshold: float | None = None) -> Audit:
+    """The audit of samples that are ranked already."""
+    samples = ranked.samples
+    sweep = decision.sweep_of(ranked)
     best_f = sweep.best("macro_f_score").threshold
     at = best_f if threshold is None else threshold
 
-    first = [_construct(model, "I", "Prop. 1", at, exchange_with_wrong(model, at))]
-    ahead = None if first[0].complete and first[0].n_exchanges else complete_threshold(model)
+    first = [_construct(ranked, "I", "Prop. 1", at, exchange_with_wrong(ranked, at))]
+    ahead = None if first[0].complete and first[0].n_exchanges else complete_threshold(ranked)
     if ahead is not None:
-        first.append(_construct(model, "I, complete", "Prop. 1", ahead, exchange_with_wrong(model, ahead)))
-    escape = escape_threshold(model, sweep, otherwise=best_f) if threshold is None else threshold
-    second = _construct(model, "II", "Prop. 2", escape, accept_in_pairs(model, escape))
-    third = _construct(model, "III", "Prop. 3", at, exchange_among_known(model))
+        first.append(_construct(ranked, "I, complete", "Prop. 1", ahead, exchange_with_wrong(ranked, ahead)))
+    escape = escape_threshold(ranked, sweep, otherwise=best_f) if threshold is None else threshold
+    second = _construct(ranked, "II", "Prop. 2", escape, accept_in_pairs(ranked, escape))
+    third = _construct(ranked, "III", "Prop. 3", at, exchange_among_known(ranked))
     return Audit(
         samples.y_true,
         samples.y_pred,
@@ -218,13 +226,13 @@ def audit_ranked(model: RankedSamples, threshold: float | None = None) -> Audit:
         samples.n_known,
         samples.n_unknown,
         (*first, second, third),
-        model,
+        ranked,
     )
 
 
-def _construct(model: RankedSamples, name: str, proposition: str, threshold: float, change: Change) -> Construction:
-    new = apply(model.coded, change)
-    before, after = _values(model, threshold), _values(new, threshold)
+def _construct(ranked: RankedSamples, name: str, proposition: str, threshold: float, change: Change) -> Construction:
+    new = apply(ranked.coded, change)
+    before, after = _values(ranked, threshold), _values(new, threshold)
     return Construction(
         name=name,
         proposition=proposition,
@@ -241,22 +249,10 @@ def _construct(model: RankedSamples, name: str, proposition: str, threshold: flo
     )
 
 
-def _values(model: RankedSamples, threshold: float) -> dict[str, float]:
-    counts = counts_at(model.coded, threshold)
+def _values(ranked: RankedSamples, threshold: float) -> dict[str, float]:
+    counts, table = counts_at(ranked.coded, threshold), ranked.ranking.table
     at_threshold = {name: float(formula(counts)) for name, formula in _AT_THRESHOLD.items()}
-    auroc, accuracy = float(model.over_ranks(ranking.auroc_of)), float(model.over_ranks(ranking.accuracy_of))
-    return at_threshold | {
-        "auroc": auroc,
-        "closed_set_accuracy": accuracy,
-        "acc_times_auc": accuracy * auroc,
-        "acc_plus_auc": accuracy + auroc,
-        "openauc": float(model.over_ranks(ranking.openauc_of)),
-        "openauc_strict": float(model.over_ranks(_openauc_strict)),
-    }
-
-
-def _openauc_strict(table: RankTable) -> Floats:
-    return ranking.openauc_of(table, "strict")
+    return at_threshold | {name: float(formula(table)) for name, formula in _OF_TABLE.items()}
 
 
 def _reaction(before: float, after: float, change: Change) -> str:
@@ -267,38 +263,35 @@ def _reaction(before: float, after: float, change: Change) -> str:
     return f"OpenAUC {verb}, from {before:.6g} to {after:.6g}. {change.remark}"
 
 
-class _Measured(NamedTuple):
-    values: Mapping[str, float]
-    oscr_curve: Curve
-
-    def row(self, name: str) -> float | Curve:
-        return self.oscr_curve if name == "oscr_curve" else self.values[name]
-
-
 def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
-    coded = result.model.coded
+    coded = result.ranked.coded
     exchanges = [c for c in result.constructions if c.proposition == "Prop. 1"]
     accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), result.constructions[-1]
     at = permuting.threshold
-
-    broken_model = apply(coded, break_classifier(coded))
-    broken = _Measured(_values(broken_model, at), ranking.oscr_of(broken_model.ranking.table))
-    curve = ranking.oscr_of(result.model.ranking.table)
-    original, permuted = _Measured(permuting.before, curve), _Measured(permuting.after, permuting.curve)
-    rejecting, accepted = _Measured(accepting.before, curve), _Measured(accepting.after, accepting.curve)
-    over_thresholds = decision.sweep_of(result.model).values
+    broken = apply(coded, break_classifier(coded))
+    curve, broken_curve = (ranking.oscr_of(part.ranking.table) for part in (result.ranked, broken))
+    over_thresholds = decision.sweep_of(result.ranked).values
     crossing = np.any((result.open_score <= at) != (permuting.open_score <= at))
     same_decisions = "" if crossing else "no exchanged sample crosses the threshold"
-    unbreakable = _nothing_breaks(coded, at)
+    unbreakable, broken_values = _nothing_breaks(coded, at), _values(broken, at)
+
+    def falls(name: str, old: Mapping[str, float], new: Mapping[str, float], moved: Curve, obstacle: str) -> Verdict:
+        if name == "oscr_curve":
+            return _falls(*_farthest_apart(curve, moved, result.n_unknown), obstacle)
+        return _falls(old[name], new[name], obstacle)
 
     def verdicts(name: str) -> dict[str, Verdict]:
         unmoved = same_decisions if name in over_thresholds else ""
+        accepted, permuted = _not_worse(accepting), _not_worse(permuting) or unmoved
+        value = permuting.before.get(name)
         return {
-            "P1": _falls(name, original, broken, unbreakable, result.n_unknown),
-            "P2": _falls(name, rejecting, accepted, _not_worse(accepting), result.n_unknown),
-            "P3": _keeps_value(original.values.get(name), over_thresholds.get(name)),
-            "P4": _is_number(original.row(name)),
-            "coupled": _falls(name, original, permuted, _not_worse(permuting) or unmoved, result.n_unknown),
+            "P1": falls(name, permuting.before, broken_values, broken_curve, unbreakable),
+            "P2": falls(name, accepting.before, accepting.after, accepting.curve, accepted),
+            "P3": _keeps_value(value, over_thresholds.get(name)),
+            "P4": Verdict("yes", value, value, "is a float")
+            if value is not None
+            else Verdict("no", None, None, f"is a curve of {len(curve)} points"),
+            "coupled": falls(name, permuting.before, permuting.after, permuting.curve, permuted),
         }
 
     return {row: verdicts(name) for row, name in _TABLE_ROWS.items()}
@@ -318,16 +311,12 @@ def _nothing_breaks(coded: Coded, threshold: float) -> str:
 def _not_worse(construction: Construction) -> str:
     """Why a construction may leave a faultless metric unmoved, if it may.
 
-    Unless some sample lies between exchanged scores, the new model is no worse (proof of Prop. 5).
+    Unless some sample lies between exchanged scores, the new model is not worse (proof of Prop. 5).
     """
     return "" if construction.conditions[-1].holds else construction.reaction
 
 
-def _falls(name: str, old: _Measured, new: _Measured, obstacle: str, n_unknown: int) -> Verdict:
-    if name == "oscr_curve":
-        before, after = _farthest_apart(old.oscr_curve, new.oscr_curve, n_unknown)
-    else:
-        before, after = old.values[name], new.values[name]
+def _falls(before: float, after: float, obstacle: str) -> Verdict:
     if after < before - _ROUNDING:
         return Verdict("yes", before, after, "falls")
     if obstacle:
@@ -354,9 +343,3 @@ def _keeps_value(value: float | None, over_thresholds: Floats | None) -> Verdict
     if low < high:
         return Verdict("no", low, high, "moves with the threshold")
     return Verdict("not shown", low, high, "has one value at every threshold of these samples")
-
-
-def _is_number(value: float | Curve) -> Verdict:
-    if isinstance(value, Curve):
-        return Verdict("no", None, None, f"is a curve of {len(value)} points")
-    return Verdict("yes", value, value, f"is a {type(value).__name__}")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc.metrics import ranking
-from openauc.metrics.counts import Coded, RankedSamples
+from openauc.metrics.counts import Coded, RankedSamples, accepted_at
 from openauc.metrics.decision import ThresholdSweep
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
 
@@ -48,10 +48,10 @@ class _Decided(NamedTuple):
     n_accepted_unknown: int
 
 
-def _decide(model: RankedSamples, threshold: float) -> _Decided:
-    coded, by_score = model.coded, model.ranking.order
+def _decide(ranked: RankedSamples, threshold: float) -> _Decided:
+    coded, by_score = ranked.coded, ranked.ranking.order
     kind = coded.samples.kind[by_score]
-    accepted = ((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))[by_score]
+    accepted = accepted_at(coded, threshold)[by_score]
     unknown = kind == UNKNOWN_KIND
     return _Decided(
         by_score[unknown & ~accepted],
@@ -68,13 +68,13 @@ def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) ->
     return bool(np.any((inside > 0) & (low < high)))
 
 
-def exchange_with_wrong(model: RankedSamples, threshold: float) -> Change:
+def exchange_with_wrong(ranked: RankedSamples, threshold: float) -> Change:
     """Construction I: rejected unknown x1 and accepted misclassified known x2 trade decisions and scores.
 
     Every known class keeps its TP, FP and FN: x2 was missed before and is missed now, and the false positive
     of class h(x2) is x1 instead. The highest x1 and the lowest x2 come first, to break the most pairs.
     """
-    coded, decided = model.coded, _decide(model, threshold)
+    coded, decided = ranked.coded, _decide(ranked, threshold)
     n_rejected, n_wrong = len(decided.rejected_unknown), len(decided.accepted_wrong)
     n = min(n_rejected, n_wrong)
     x1, x2 = decided.rejected_unknown[::-1][:n], decided.accepted_wrong[:n]
@@ -104,24 +104,24 @@ def exchange_with_wrong(model: RankedSamples, threshold: float) -> Change:
     return Change(pred, score, n, n == n_rejected, conditions, remark)
 
 
-def complete_threshold(model: RankedSamples) -> float | None:
+def complete_threshold(ranked: RankedSamples) -> float | None:
     """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
-    ranked = model.ranking
-    named = model.coded.pred[ranked.order] >= 0
-    rejected_unknown = model.samples.n_unknown - ranked.at_thresholds(named & (ranked.kind == UNKNOWN_KIND))
-    accepted_wrong = ranked.at_thresholds(named & (ranked.kind == WRONG))
+    ranks = ranked.ranking
+    named = ranked.coded.pred[ranks.order] >= 0
+    rejected_unknown = ranked.samples.n_unknown - ranks.at_thresholds(named & (ranks.kind == UNKNOWN_KIND))
+    accepted_wrong = ranks.at_thresholds(named & (ranks.kind == WRONG))
     possible = np.flatnonzero((rejected_unknown > 0) & (accepted_wrong >= rejected_unknown))
-    return float(ranked.threshold[possible[0]]) if len(possible) else None
+    return float(ranks.threshold[possible[0]]) if len(possible) else None
 
 
-def accept_in_pairs(model: RankedSamples, threshold: float) -> Change:
+def accept_in_pairs(ranked: RankedSamples, threshold: float) -> Change:
     """Construction II: rejected unknown x1 is accepted as class y2 while known x2 of class y2 is set right.
 
     While x2 is a rejected known sample, TP_unknown and FP_unknown fall by one each: AKS stays and
     AUS = TP / (TP + FP) rises. These run out first, as FP < TP; then AUS = 1, and accepted misclassified x2
     take over: AKS rises. One unknown sample is left rejected, since AUS would be 0 / 0 without any.
     """
-    coded, decided = model.coded, _decide(model, threshold)
+    coded, decided = ranked.coded, _decide(ranked, threshold)
     true_positive, false_positive = len(decided.rejected_unknown), len(decided.rejected_known)
     n_wrong = len(decided.accepted_wrong)
     missed = false_positive + n_wrong  # sum_i FN_i
@@ -156,35 +156,35 @@ def accept_in_pairs(model: RankedSamples, threshold: float) -> Change:
     return Change(pred, score, n, pure and n == true_positive - 1, conditions, remark)
 
 
-def escape_threshold(model: RankedSamples, sweep: ThresholdSweep, *, otherwise: float) -> float:
+def escape_threshold(ranked: RankedSamples, sweep: ThresholdSweep, *, otherwise: float) -> float:
     """Threshold of the best normalized accuracy among those that meet the conditions of construction II."""
-    ranked, samples = model.ranking, model.samples
-    named = model.coded.pred[ranked.order] >= 0
-    unknown = ranked.kind == UNKNOWN_KIND
-    true_positive = samples.n_unknown - ranked.at_thresholds(named & unknown)
-    false_positive = samples.n_known - ranked.at_thresholds(named & ~unknown)
-    missed = samples.n_known - ranked.table.correct
+    ranks, samples = ranked.ranking, ranked.samples
+    named = ranked.coded.pred[ranks.order] >= 0
+    unknown = ranks.kind == UNKNOWN_KIND
+    true_positive = samples.n_unknown - ranks.at_thresholds(named & unknown)
+    false_positive = samples.n_known - ranks.at_thresholds(named & ~unknown)
+    missed = samples.n_known - ranks.table.correct
     met = (missed >= true_positive) & (true_positive > false_positive) & (true_positive >= 2)
     if not met.any():
         return otherwise
     nacc = np.where(met, sweep.values["normalized_accuracy"], -np.inf)
-    return float(ranked.threshold[np.argmax(nacc)])
+    return float(ranks.threshold[np.argmax(nacc)])
 
 
-def exchange_among_known(model: RankedSamples) -> Change:
+def exchange_among_known(ranked: RankedSamples) -> Change:
     """Construction III: misclassified known samples take the lowest known scores, correct ones the highest.
 
     A permutation of the known scores, so Acc, AUC and whatever combines them stay.
     """
-    samples = model.samples
+    samples = ranked.samples
     score, kind = samples.score.copy(), samples.kind
-    known = model.ranking.order[model.ranking.kind != UNKNOWN_KIND]
+    known = ranked.ranking.order[ranked.ranking.kind != UNKNOWN_KIND]
     low, high = np.split(known, [samples.n_known - samples.n_correct])
     x1, x2 = low[kind[low] == CORRECT], high[kind[high] == WRONG]  # as many of one as of the other
     apart = score[x1] < score[x2]
     x1, x2 = x1[apart], x2[apart]
     between = _any_between(score[x1], score[x2], score[kind == UNKNOWN_KIND])
-    table = model.ranking.table
+    table = ranked.ranking.table
     acc, auc = float(ranking.accuracy_of(table)), float(ranking.auroc_of(table))
     conditions = (
         Condition(f"the paper's Acc != 1 and AUC != 1 ({acc:.6g}, {auc:.6g})", acc != 1 and auc != 1),
@@ -193,7 +193,7 @@ def exchange_among_known(model: RankedSamples) -> Change:
     )
     remark = f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
     score[x1], score[x2] = score[x2], score[x1]
-    return Change(model.coded.pred, score, len(x1), True, conditions, remark)
+    return Change(ranked.coded.pred, score, len(x1), True, conditions, remark)
 
 
 def break_classifier(coded: Coded) -> Change:

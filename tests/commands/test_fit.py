@@ -1,5 +1,6 @@
 """openauc fit, and what predict and report do with its model, through the real command line."""
 
+import csv
 import json
 import re
 import shlex
@@ -16,7 +17,6 @@ from typer.testing import CliRunner
 from openauc import Predictions, evaluate
 from openauc.cli import app
 from openauc.commands import fit as command
-from openauc.commands import predict as predicting
 from openauc.features import OpenSetClassifier
 from openauc.features.classifier.tables import MODEL, TableSpec
 from openauc.predictions import read_columns
@@ -334,16 +334,16 @@ def test_a_column_of_groups(fitted: tuple[Path, str], tmp_path: Path) -> None:
     assert "no column 'writer', which --group-column names" in said
 
 
-def test_small_classes_are_told(fitted: tuple[Path, str]) -> None:
+def test_small_classes_are_told(fitted: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = OpenSetClassifier.load(fitted[0] / "model")
-    model.report_ = replace(model.report_, small_classes=("ant", "elk"))
-    facts = dict(command._facts(model, 1.0))
-    assert facts["small classes"].startswith("'ant', 'elk': too few rows")
-    answers = np.array(["ant", "bee", "ant", "unknown"])
-    (line,) = predicting._small_classes(model, answers)
-    assert line.startswith("2 rows are given to classes")
-    assert "'ant' 2." in line
-    assert predicting._small_classes(model, answers[1:2]) == []
+    model.report_ = replace(model.report_, small_classes=("ant", "gnu"))
+    command._show_fit(model, 1.0)
+    assert "small classes  'ant', 'gnu': too few rows" in capsys.readouterr().out
+    model.save(tmp_path / "m")
+    said = run("predict", tmp_path / "m", fitted[0] / "test.parquet", "-o", tmp_path / "d.csv")
+    given = [row["prediction"] for row in csv.DictReader((tmp_path / "d.csv").open())].count("ant")
+    assert f"{given} rows are given to classes" in said
+    assert f"'ant' {given}." in said
 
 
 @pytest.fixture(scope="module")

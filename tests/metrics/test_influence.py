@@ -147,7 +147,7 @@ def test_the_slope_of_a_moving_column():
     score = np.concatenate([np.linspace(0, 1, n), np.linspace(0, 1, n)])
     triple = np.repeat([0, UNKNOWN], n), np.zeros(2 * n, int), score
     table = rank(read_samples(*triple)).table
-    found = influence.of_accepted(table, 200, moves=True, right=1.0, wrong=1.0, unknown=0.0)
+    found = influence.of_accepted(table, lambda _: 200, moves=True, right=1.0, wrong=1.0)
     assert isinstance(found, Influence)
     assert found.unknown[0] == pytest.approx(-1.0, abs=0.01)
     assert ranking.fpr_at(table, 200) == pytest.approx(0.9, abs=0.001)

@@ -7,13 +7,14 @@ import time
 import warnings
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from openauc._columns import means_unknown
-from openauc._validation import check_choice, named, read_label
+from openauc._validation import check_choice, is_number, named, read_label
 from openauc.commands.terminal import console, say, show, visible
 from openauc.commands.train import assignments
 from openauc.features.classifier.tables import Missing, is_model
@@ -27,74 +28,48 @@ if TYPE_CHECKING:
     from openauc.features.classifier.report import FitReport
     from openauc.features.classifier.tables import FeatureTable
 
-_COLUMNS, _MODEL, _THRESHOLD = "Columns", "Model", "Threshold"
 _MOST_NAMED = 6
+_COSTS = [field.name for field in fields(Costs)]
+_columns = partial(typer.Option, rich_help_panel="Columns")
+_model = partial(typer.Option, rich_help_panel="Model")
+_threshold = partial(typer.Option, rich_help_panel="Threshold")
 
 LabelColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of the labels; else label, y, y_true, class, intent or target.", rich_help_panel=_COLUMNS
-    ),
+    str | None, _columns(help="Column of the labels; else label, y, y_true, class, intent or target.")
 ]
-EmbeddingColumn = Annotated[
-    str | None,
-    typer.Option(help="Column of the embeddings; else embedding, or all numbers.", rich_help_panel=_COLUMNS),
+EmbeddingColumn = Annotated[str | None, _columns(help="Column of the embeddings; else embedding, or all numbers.")]
+GroupColumn = Annotated[
+    str | None, _columns(help="Column of groups, rows that belong together; else texts that are nearly copies do.")
+]
+Cost = Annotated[
+    list[str] | None,
+    _threshold(metavar="NAME=X", help="For --threshold cost, repeatable; names as for `openauc threshold`."),
 ]
 
 
 def fit(
-    features: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="Embeddings and labels: .parquet, .npz or .csv."),
-    ],
+    features: Annotated[Path, typer.Argument(metavar="TABLE", help="Embeddings and labels: .parquet, .npz or .csv.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the model.")] = Path("model"),
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
-    group_column: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of groups, rows that belong together; else texts that are nearly copies do.",
-            rich_help_panel=_COLUMNS,
-        ),
-    ] = None,
-    unknown_label: Annotated[
-        str | None, typer.Option(help="Label of outliers, which help to learn.", rich_help_panel=_COLUMNS)
-    ] = None,
-    missing: Annotated[
-        Missing,
-        typer.Option(help="Empty cells: refuse, drop the row, or fill in the median.", rich_help_panel=_COLUMNS),
-    ] = "refuse",
-    head: Annotated[str, typer.Option(help="logistic, class_mean or mlp.", rich_help_panel=_MODEL)] = "logistic",
+    group_column: GroupColumn = None,
+    unknown_label: Annotated[str | None, _columns(help="Label of outliers, which help to learn.")] = None,
+    missing: Annotated[Missing, _columns(help="Empty cells: refuse, drop the row, or fill in the median.")] = "refuse",
+    head: Annotated[str, _model(help="logistic, class_mean or mlp.")] = "logistic",
     rejector: Annotated[
-        str,
-        typer.Option(help="learned, average, selected, or a score; see `openauc list scores`.", rich_help_panel=_MODEL),
+        str, _model(help="learned, average, selected, or a score; see `openauc list scores`.")
     ] = "learned",
     max_ofpr: Annotated[
-        float | None,
-        typer.Option(help="Aim at OpenAUC up to this share of unknown samples accepted.", rich_help_panel=_MODEL),
+        float | None, _model(help="Aim at OpenAUC up to this share of unknown samples accepted.")
     ] = None,
-    folds: Annotated[int, typer.Option(help="Parts classes and samples are cut into.", rich_help_panel=_MODEL)] = 5,
-    threshold: Annotated[
-        str, typer.Option(help="acceptance, youden, cost, or a number.", rich_help_panel=_THRESHOLD)
-    ] = "acceptance",
-    acceptance: Annotated[
-        float, typer.Option(help="Share of known samples to accept.", rich_help_panel=_THRESHOLD)
-    ] = 0.95,
-    per_class: Annotated[
-        bool, typer.Option("--per-class", help="A threshold for each class.", rich_help_panel=_THRESHOLD)
-    ] = False,
+    folds: Annotated[int, _model(help="Parts classes and samples are cut into.")] = 5,
+    threshold: Annotated[str, _threshold(help="acceptance, youden, cost, or a number.")] = "acceptance",
+    acceptance: Annotated[float, _threshold(help="Share of known samples to accept.")] = 0.95,
+    per_class: Annotated[bool, _threshold("--per-class", help="A threshold for each class.")] = False,
     calibration: Annotated[
-        Literal["cross", "split"],
-        typer.Option(help="split promises exactly, and sets a fifth aside.", rich_help_panel=_THRESHOLD),
+        Literal["cross", "split"], _threshold(help="split promises exactly, and sets a fifth aside.")
     ] = "cross",
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=X",
-            help="For --threshold cost, repeatable; names as for `openauc threshold`.",
-            rich_help_panel=_THRESHOLD,
-        ),
-    ] = None,
+    cost: Cost = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Processes; -1 for all cores.")] = None,
     onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the model as ONNX.")] = None,
@@ -109,7 +84,8 @@ def fit(
     from openauc.features.classifier.tables import groups_of, read_table
 
     begin = time.monotonic()
-    _refuse_other_folder(out)
+    if out.is_dir() and any(out.iterdir()) and not is_model(out):
+        raise ValueError(f"cannot save to {out}: it holds files but no model; name a new or empty folder.")
     table = read_table(
         features,
         embedding_column=embedding_column,
@@ -118,15 +94,14 @@ def fit(
         missing=missing,
         need_labels=True,
     )
-    labels = table.labels
-    numbers = labels.dtype.kind == "i"
+    costs = {check_choice("--cost", name, _COSTS): value for name, value in assignments("--cost", cost).items()}
     classifier = OpenSetClassifier(
         head=head,
         rejector=rejector,
-        threshold=_threshold(threshold),
+        threshold=float(threshold) if is_number(threshold) else threshold,
         acceptance=acceptance,
         per_class=per_class,
-        costs=_costs(cost),
+        costs=Costs(**costs) if costs else None,
         calibration=calibration,
         max_ofpr=max_ofpr,
         folds=folds,
@@ -134,10 +109,12 @@ def fit(
         n_jobs=jobs,
     )
     if unknown_label is not None:
+        numbers = table.labels.dtype.kind == "i"
         classifier.set_params(unknown_label=read_label(unknown_label) if numbers else unknown_label)
     groups = groups_of(table, group_column)
     if not quiet:
-        say("\n".join([_read(table), *_hints(table, unknown_label)]))
+        for line in (*_read(table), *_hints(table, unknown_label)):
+            say(line)
     _fit(classifier, table, groups, quiet=quiet)
     classifier.table_spec_ = table.spec
     classifier.save(out)
@@ -145,31 +122,14 @@ def fit(
         classifier.export_onnx(onnx)
     if not quiet:
         _show_fit(classifier, time.monotonic() - begin)
-        say(_next(out, onnx, features))
+        folder, suffix = shlex.quote(str(out)), features.suffix
+        say(f"\nsaved in {out}" + ("" if onnx is None else f", and as {onnx}"))
+        say(f"next: openauc predict {folder} new{suffix} -o decisions{suffix}")
+        say(f"      openauc report {folder} [labelled{suffix}]")
 
 
-def _refuse_other_folder(out: Path) -> None:
-    """Raise, before the work, where a model cannot be written."""
-    if out.is_dir() and any(out.iterdir()) and not is_model(out):
-        raise ValueError(f"cannot save to {out}: it holds files but no model; name a new or empty folder.")
-
-
-def _threshold(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _costs(texts: list[str] | None) -> Costs | None:
-    if not texts:
-        return None
-    names = [field.name for field in fields(Costs)]
-    return Costs(**{check_choice("--cost", name, names): value for name, value in assignments("--cost", texts).items()})
-
-
-def _read(table: FeatureTable) -> str:
-    """What was taken from the file."""
+def _read(table: FeatureTable) -> list[str]:
+    """What was read from the file."""
     n, width = table.features.shape
     names = table.spec.features
     shown = [*names[:_MOST_NAMED], *(("…", names[-1]) if len(names) > _MOST_NAMED else ())]
@@ -182,19 +142,18 @@ def _read(table: FeatureTable) -> str:
         lines.append(f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}")
     if table.dropped:
         lines.append(f"dropped, as cells are empty: {table.dropped:,} rows")
-    return "\n".join(lines)
+    return lines
 
 
 def _hints(table: FeatureTable, unknown_label: str | None) -> list[str]:
-    """Words for "none of the classes" that would be learned as a class."""
+    """Hints on classes that are named like unknown samples."""
     labels = table.labels.tolist()
-    words = [word for word in dict.fromkeys(map(str, labels)) if means_unknown(word)]
-    # "unknown" is the default, and what the caller names is meant.
+    meant = ("unknown" if unknown_label is None else unknown_label, "-1")  # labels of unknown samples anyway
     return [
         f"hint: {word!r} is learned as a class, of {labels.count(word):,} rows; if it means none of the classes, add "
         f"--unknown-label {shlex.quote(word)}"
-        for word in words
-        if word not in ("unknown" if unknown_label is None else unknown_label, "-1")
+        for word in dict.fromkeys(map(str, labels))
+        if means_unknown(word) and word not in meant
     ]
 
 
@@ -216,59 +175,38 @@ def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.
 
 
 def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
-    """What was tried and chosen, what to expect, what is promised."""
+    """Print which scores were tried, which one is used, the forecast and the guarantee."""
     from rich.table import Table
+
+    from openauc.commands.progress import clock
+    from openauc.features.classifier.tables import unknown_when
 
     report: FitReport = classifier.report_
     if report.tried:
         metric = "OpenAUC" if report.max_ofpr is None else f"OpenAUC, OFPR <= {report.max_ofpr:g}"
         rows = [
-            (
-                f"{'*' if tried.name == report.chosen else ' '} {tried.name}",
-                f"{tried.openauc:.4f}",
-                f"{tried.interval.low:.4f} – {tried.interval.high:.4f}",
-            )
-            for tried in report.tried
+            (f"{'*' if one.name == report.chosen else ' '} {one.name}", f"{one.openauc:.4f}", _range(*one.interval))
+            for one in report.tried
         ]
-        show(
-            "Known classes held out to play unknown",
-            ("score", metric, "95 % interval"),
-            rows,
-            "* in use; intervals over the held-out classes",
-        )
-    grid = Table.grid(padding=(0, 2))
-    for row in _facts(classifier, seconds):
-        grid.add_row(*map(visible, row))
-    console().print(grid)
-
-
-def _facts(classifier: OpenSetClassifier, seconds: float) -> list[tuple[str, str]]:
-    from openauc.commands.progress import clock
-    from openauc.features.classifier.tables import unknown_when
-
-    report: FitReport = classifier.report_
+        note = "* in use; intervals over the held-out classes"
+        show("Known classes held out as unknown", ("score", metric, "95 % interval"), rows, note)
     outliers = f", {report.n_outliers:,} outliers" if report.n_outliers else ""
-    expected = report.expected
-    told = [
+    facts = [
         ("model", f"{report.n_classes} classes{outliers}; head {report.head}, rejector {report.chosen}"),
         ("accuracy", f"{report.accuracy:.4f} on known samples it was not trained on"),
     ]
-    if expected is not None:
-        low, high = expected.interval
-        told.append(("expected", f"OpenAUC {expected.openauc:.4f} ({low:.4f} – {high:.4f}) on classes it has not seen"))
-    told += [("unknown", unknown_when(classifier)), ("promise", classifier.guarantee_)]
+    if (expected := report.expected) is not None:
+        facts.append(
+            ("expected", f"OpenAUC {expected.openauc:.4f} ({_range(*expected.interval)}) on classes it has not seen")
+        )
+    facts += [("unknown", unknown_when(classifier)), ("promise", classifier.guarantee_)]
     if report.small_classes:
-        told.append(("small classes", f"{named(report.small_classes)}: too few rows for a promise of their own"))
-    told += [("note", note) for note in report.notes]
-    return [*told, ("time", clock(seconds))]
+        facts.append(("small classes", f"{named(report.small_classes)}: too few rows for a promise of their own"))
+    grid = Table.grid(padding=(0, 2))
+    for fact in (*facts, *(("note", note) for note in report.notes), ("time", clock(seconds))):
+        grid.add_row(*map(visible, fact))
+    console().print(grid)
 
 
-def _next(out: Path, onnx: Path | None, features: Path) -> str:
-    """Where the model is, and what to do with it."""
-    new, folder = f"new{features.suffix}", shlex.quote(str(out))
-    lines = [
-        f"\nsaved in {out}" + ("" if onnx is None else f", and as {onnx}"),
-        f"next: openauc predict {folder} {new} -o decisions{features.suffix}",
-        f"      openauc report {folder} [labelled{features.suffix}]",
-    ]
-    return "\n".join(lines)
+def _range(low: float, high: float) -> str:
+    return f"{low:.4f} – {high:.4f}"

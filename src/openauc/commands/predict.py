@@ -6,7 +6,7 @@ import shlex
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,8 +31,6 @@ from openauc.commands.train import (
 from openauc.features.classifier.tables import MODEL, is_model
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from openauc.bench.trial import TrialSpec
     from openauc.features.classifier.estimator import OpenSetClassifier
     from openauc.features.classifier.tables import FeatureTable
@@ -40,13 +38,10 @@ if TYPE_CHECKING:
 Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
 
-_OF_MODEL = "Of a model"
-
 
 def predict(
     run: Annotated[
-        str,
-        typer.Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or of a training, or a protocol."),
+        str, typer.Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or of a training, or a protocol.")
     ],
     new: Annotated[
         Path | None,
@@ -62,7 +57,7 @@ def predict(
         float | None,
         typer.Option(
             help="In place of the threshold: of those called unknown, about this share is known.",
-            rich_help_panel=_OF_MODEL,
+            rich_help_panel="Of a model",
         ),
     ] = None,
     label_column: LabelColumn = None,
@@ -110,10 +105,10 @@ def predict(
     main = process_state().is_main_process
     if not Path(run).is_dir():
         if weights is None or new is not None:
-            raise ValueError(f"{run} is no folder of a training; a protocol needs --weights, and takes no IMAGES.")
+            raise ValueError(f"{run} is not a folder of a training; a protocol needs --weights, and takes no IMAGES.")
         spec = make_spec(run, method, split, recipe=recipe, settings=set_, score=score)
         _refuse_other_task(weights, spec)
-        # Without a folder: features that lie beside the weights, or here, may be another network's.
+        # Without a folder, as features beside the weights may be those of another network.
         network = Network(spec, None, data_root=data_root, batch_size=batch_size, precision=precision)
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
@@ -153,7 +148,7 @@ def _label_table(
     *,
     keep_formulas: bool,
 ) -> None:
-    """Write what a classifier says of every row of a table."""
+    """Write the decisions of a model on every row of a table."""
     from openauc.features import OpenSetClassifier
     from openauc.features.classifier.tables import decide, guarantee_of, other_columns, truth
     from openauc.predictions import write_columns
@@ -162,51 +157,42 @@ def _label_table(
     suffix_of(out)  # before the work
     classifier = OpenSetClassifier.load(folder)
     table = read_like_model(folder, classifier, file, label_column=label_column, embedding_column=embedding_column)
-    columns: dict[str, NDArray[Any]] = {**other_columns(table)}
-    guarantee, mark = guarantee_of(classifier), None
+    columns, guarantee = other_columns(table), guarantee_of(classifier)
     if fdr is not None:
-        guarantee = replace(guarantee, acceptance=None)  # another rule decides
+        guarantee = replace(guarantee, acceptance=None)  # the threshold does not decide
     if table.labelled:
         columns["y_true"], mark = truth(classifier, table.labels)
     columns |= decide(classifier, table.features, fdr=fdr)
     write_columns(out, columns, about={"promise": guarantee.to_json()}, keep_formulas=keep_formulas)
     verdict = None
-    if mark is not None:
-        triple = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
-        verdict = judge(*triple, guarantee=guarantee, unknown_label=mark)
+    if table.labelled:
+        decided = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
+        verdict = judge(*decided, guarantee=guarantee, unknown_label=mark)
         show_verdict(verdict, f"{folder} on {file}")
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     say(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
-    for line in _small_classes(classifier, columns["prediction"]):
-        say(line)
+    answers = columns["prediction"].astype(str).tolist()
+    small = {name: answers.count(name) for name in classifier.report_.small_classes if name in answers}
+    if small:
+        shown = ", ".join(f"{name!r} {number:,}" for name, number in list(small.items())[:_MOST_NAMED])
+        more = f" and {len(small) - _MOST_NAMED} more" if len(small) > _MOST_NAMED else ""
+        say(
+            f"{sum(small.values()):,} rows are given to classes that had too few rows for a promise of their own: "
+            f"{shown}{more}."
+        )
     if verdict is not None and verdict.n_known and verdict.n_unknown:
         options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
         if guarantee.acceptance is not None and out.suffix.lower() == ".csv":
-            options += f" --acceptance {guarantee.acceptance:g}"  # which the file has no place for
+            options += f" --acceptance {guarantee.acceptance:g}"  # a .csv cannot hold it
         say(f"Labels of column {table.spec.label} are there as y_true: see `openauc evaluate {out}{options}`.")
-
-
-def _small_classes(classifier: OpenSetClassifier, prediction: NDArray[Any]) -> list[str]:
-    """How many rows were given to classes that are too small for a guarantee."""
-    answers = prediction.astype(str).tolist()
-    small = {name: answers.count(name) for name in classifier.report_.small_classes}
-    met = {name: number for name, number in small.items() if number}
-    if not met:
-        return []
-    told = ", ".join(f"{name!r} {number:,}" for name, number in list(met.items())[:_MOST_NAMED])
-    more = f" and {len(met) - _MOST_NAMED} more" if len(met) > _MOST_NAMED else ""
-    return [
-        f"{sum(met.values()):,} rows are given to classes that had too few rows for a promise of their own: "
-        f"{told}{more}."
-    ]
 
 
 def read_like_model(
     folder: Path, classifier: OpenSetClassifier, file: Path, *, label_column: str | None, embedding_column: str | None
 ) -> FeatureTable:
-    """A table whose features are those a model was fitted on, as far as one can tell; texts and images are embedded."""
+    """Read a table like the one a model was fitted on; texts and images are embedded."""
     from openauc.encoders.prepare import encode_like, lacks_features
-    from openauc.features.classifier.tables import read_table, refuse_other_features
+    from openauc.features.classifier.tables import read_table
 
     spec = classifier.table_spec_
     if embedding_column is None and lacks_features(file, spec, classifier.n_features_in_):
@@ -214,7 +200,12 @@ def read_like_model(
             table = encode_like(spec, folder, file, label_column=label_column, on_progress=on_progress)
     else:
         table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
-    refuse_other_features(classifier, table, folder)
+    width, expected = table.features.shape[1], classifier.n_features_in_
+    if width != expected:
+        raise ValueError(
+            f"{file} has {width} features for each sample, but {folder} was fitted on {expected}; were they made by "
+            "the same encoder?"
+        )
     if table.dropped:
         warnings.warn(
             f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted.",
@@ -222,15 +213,15 @@ def read_like_model(
         )
     if None not in (spec.encoder, table.spec.encoder) and spec.encoder != table.spec.encoder:
         warnings.warn(
-            f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by "
-            f"{spec.encoder}; unless the two are one, decisions mean nothing.",
+            f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by {spec.encoder}; "
+            "unless these are the same encoder, decisions mean nothing.",
             stacklevel=2,
         )
     return table
 
 
 def _refuse_other_task(weights: Path, spec: TrialSpec) -> None:
-    """What the header of weights says can only refuse them: it chooses neither classes nor code."""
+    """Raise if weights say they are of another task; their header chooses neither classes nor code."""
     from openauc.training.checkpoint import read_about
 
     about, wanted = read_about(weights) or {}, spec.training()

@@ -116,7 +116,7 @@ def encode_like(
             f"which has more options, and name embedded.parquet in place of {file}."
         ) from error
     columns = arrow_columns(source.columns, file)
-    label = tables._label(file, columns, label_column, like)
+    label = tables.find_label(file, columns, label_column, like)
     return tables.FeatureTable(
         path=file,
         features=np.concatenate(features),

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from openauc import _validation as check
 from openauc._validation import Label
 from openauc.metrics.curve import Floats
-from openauc.metrics.rank_table import Counts, Ranking, RankTable, rank
+from openauc.metrics.rank_table import Counts, Ranking, rank
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples
 
 _TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
@@ -270,10 +270,4 @@ class RankedSamples:
         """A formula on the counts at every threshold, computed once."""
         if formula not in self._found:
             self._found[formula] = formula(self.counts)
-        return self._found[formula]
-
-    def over_ranks(self, formula: Callable[[RankTable], Floats]) -> Floats:
-        """A formula on the rank table, computed once."""
-        if formula not in self._found:
-            self._found[formula] = formula(self.ranking.table)
         return self._found[formula]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_at, ratio
 from openauc.metrics.curve import Curve, Floats
@@ -100,17 +101,27 @@ def of_acc_times_auc(table: RankTable) -> Influence:
     return Influence(auc + acc * auroc.right - acc * auc, acc * auroc.wrong - acc * auc, acc * auroc.unknown)
 
 
-def of_accepted(table: RankTable, column: int, *, moves: bool, right: float, wrong: float, unknown: float) -> Influence:
+def of_accepted(
+    table: RankTable,
+    column: Callable[[RankTable], ArrayLike],
+    *,
+    moves: bool = False,
+    right: float = 0.0,
+    wrong: float = 0.0,
+    unknown: float = 0.0,
+) -> Influence:
     """Of a weighted sum of the shares of right, of wrong and of unknown samples accepted up to a column.
 
-    Where the share of unknown samples dictates the column, it ``moves`` with them: one more below it draws it down, by
-    the slope of the accepted known samples against the unknown ones, taken over one standard error to either side.
+    Where the share of unknown samples dictates the column, it ``moves`` with them: one more unknown sample below it
+    moves it down, by the slope of the accepted known samples against the unknown ones, taken over one standard error to
+    either side.
     """
-    accepted = (np.arange(1, len(table.threshold)) <= column).astype(np.float64)
+    at = int(np.asarray(column(table)))
+    accepted = (np.arange(1, len(table.threshold)) <= at).astype(np.float64)
     if moves:
         share = table.unknown / table.n_unknown
-        error = np.sqrt(max(share[column] * (1.0 - share[column]), 1.0 / table.n_unknown) / table.n_unknown)
-        ends = np.searchsorted(share, [share[column] - error, share[column] + error])
+        error = np.sqrt(max(share[at] * (1.0 - share[at]), 1.0 / table.n_unknown) / table.n_unknown)
+        ends = np.searchsorted(share, [share[at] - error, share[at] + error])
         low, high = np.clip(ends, 0, len(share) - 1)
         known = (right * table.correct + wrong * (table.known - table.correct)) / table.n_known
         unknown = -float((known[high] - known[low]) / max(share[high] - share[low], 1.0 / table.n_unknown))

@@ -193,11 +193,9 @@ class TableMetric(_Resampled):
         return False
 
     def measure(self, ranked: RankedSamples) -> Measured:
-        """Value of the formula."""
         return Measured(float(self.of_table(ranked.ranking.table)))
 
     def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats]:
-        """Of each known and each unknown sample."""
         return self.influence(ranked.ranking.table).of_samples(ranked.ranking)
 
     def bounds(self, worst: RankTable, best: RankTable) -> Bounds | None:
@@ -206,7 +204,6 @@ class TableMetric(_Resampled):
         return (low, high) if self.monotone else None
 
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
-        """Values of resampled tables."""
         table, resampled = resamples.tables
         # What is lost by the few columns is lost by the value and by every replicate alike.
         shifted = self.of_table(resampled) + (found.value - float(self.of_table(table)))
@@ -228,11 +225,9 @@ class PairMetric(TableMetric):
         return found if found is None or self.span == 1.0 else widened(*found)
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
-        """From DeLong's variance."""
         return self._spread(found.value, resamples).interval(level), "DeLong, logit"
 
     def spread(self, resamples: Resamples) -> Spread:
-        """From DeLong's variance."""
         return self._spread(self.measure(resamples.ranked).value, resamples)
 
     def _spread(self, value: float, resamples: Resamples) -> Spread:
@@ -248,12 +243,10 @@ class RateMetric(TableMetric):
     analytic = True
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
-        """Wilson's interval."""
         n = resamples.ranked.samples.sizes[0]
         return wilson_interval(found.value * n, n, level), "Wilson"
 
     def variance(self, found: Measured, resamples: Resamples) -> float:
-        """Of a share."""
         n = resamples.ranked.samples.sizes[0]
         return found.value * (1.0 - found.value) / (n - 1.0) if n >= 2.0 else float("nan")
 
@@ -271,12 +264,10 @@ class ColumnMetric(TableMetric):
         return self.accepted is None
 
     def measure(self, ranked: RankedSamples) -> Measured:
-        """Value and threshold."""
         table = ranked.ranking.table
         return Measured(float(self.of_table(table)), float(table.threshold[self.column(table)]))
 
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
-        """Values at the column held or found again."""
         table, sizes = resamples.ranked.ranking.table, resamples.ranked.samples.sizes
         column = int(self.column(table))
         values = self.at(resampled_column(table, column, self.accepted, sizes, *resamples.draws), 0)
@@ -301,20 +292,16 @@ class DecisionMetric(_Resampled):
     """The same as a weighted sum of rates, where these may rest on few samples: score intervals."""
 
     def measure(self, ranked: RankedSamples) -> Measured:
-        """Best value and its threshold."""
         return Measured(*decision.best_of(ranked.over_thresholds(self.of_counts), ranked.ranking.threshold))
 
     def curve(self, ranked: RankedSamples, name: str) -> Curve:
-        """Value at every threshold."""
         values = ranked.over_thresholds(self.of_counts)
         return decision.against_unknown_tpr(values, ranked.counts, ranked.ranking.threshold, name)
 
     def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats]:
-        """At the best threshold."""
         return influence.of_decision(ranked.coded, self.measure(ranked).threshold, self.of_counts)
 
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
-        """Values at the threshold held."""
         ranked = resamples.ranked
         if self.by_class:
             return self.of_counts(resampled_counts(ranked.coded, found.threshold, *resamples.draws))
@@ -322,7 +309,6 @@ class DecisionMetric(_Resampled):
         return self.of_counts(resampled_totals(ranked.counts, column, ranked.samples.sizes, *resamples.draws))
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
-        """From rates where there are any, else from replicates."""
         if self.rates is None:
             return super().interval(found, resamples, level)
         samples = resamples.ranked.samples
@@ -331,7 +317,6 @@ class DecisionMetric(_Resampled):
         return rates_interval(rates, level, effective), "Wilson, threshold held"
 
     def variance(self, found: Measured, resamples: Resamples) -> float:
-        """From the width of the interval where there are rates, else of the replicates."""
         if self.rates is None:
             return super().variance(found, resamples)
         (low, high), _ = self.interval(found, resamples, 0.95)
@@ -374,28 +359,15 @@ def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_
 
 
 def _decision_metric(name: str, label: str, **options: Any) -> DecisionMetric:
-    def best(
-        y_true: ArrayLike, y_pred: ArrayLike, open_score: ArrayLike, *, sample_weight: ArrayLike | None = None
-    ) -> float:
-        return decision.threshold_sweep(y_true, y_pred, open_score, sample_weight=sample_weight).best(name).value
+    def best(*triple: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        return decision.threshold_sweep(*triple, sample_weight=sample_weight).best(name).value
 
     return DecisionMetric(function=best, label=label, of_counts=decision.DECISION_METRICS[name], **options)
 
 
-def _at_95tpr(table: RankTable) -> Influence:
-    column = int(ranking.column_at_tpr(table, 0.95))
-    return influence.of_accepted(table, column, moves=True, right=-1.0, wrong=-1.0, unknown=0.0)
-
-
-def _at_10fpr(table: RankTable) -> Influence:
-    column = int(ranking.column_at_fpr(table, 0.1))
-    return influence.of_accepted(table, column, moves=True, right=1.0, wrong=0.0, unknown=0.0)
-
-
-def _at_best_detection(table: RankTable) -> Influence:
-    column = int(ranking.best_detection_column(table))
-    return influence.of_accepted(table, column, moves=False, right=0.5, wrong=0.5, unknown=-0.5)
-
+_AT_95TPR = partial(ranking.column_at_tpr, tpr=0.95)
+_AT_10FPR = partial(ranking.column_at_fpr, fpr=0.1)
+_BEYOND_95TPR = partial(influence.of_accepted, column=_AT_95TPR, moves=True, right=-1.0, wrong=-1.0)
 
 _WITHOUT_OPTIONS: Mapping[str, Metric] = {
     "closed_set_accuracy": RateMetric(
@@ -411,8 +383,8 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         better="lower",
         label="FPR at 95 % TPR",
         of_table=ranking.fpr_at_tpr_of,
-        influence=_at_95tpr,
-        column=partial(ranking.column_at_tpr, tpr=0.95),
+        influence=_BEYOND_95TPR,
+        column=_AT_95TPR,
         at=ranking.fpr_at,
         accepted=0.05,
         monotone=True,
@@ -422,8 +394,8 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         better="lower",
         label="error at 95 % TPR",
         of_table=ranking.error_at_tpr_of,
-        influence=_at_95tpr,
-        column=partial(ranking.column_at_tpr, tpr=0.95),
+        influence=_BEYOND_95TPR,
+        column=_AT_95TPR,
         at=ranking.error_at,
         accepted=0.05,
     ),
@@ -431,8 +403,8 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         function=ranking.ccr_at_fpr,
         label="CCR at 10 % FPR",
         of_table=partial(ranking.ccr_at_fpr_of, fpr=0.1),
-        influence=_at_10fpr,
-        column=partial(ranking.column_at_fpr, fpr=0.1),
+        influence=partial(influence.of_accepted, column=_AT_10FPR, moves=True, right=1.0),
+        column=_AT_10FPR,
         at=ranking.ccr_at,
         accepted=0.1,
         monotone=True,
@@ -453,7 +425,9 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         function=ranking.detection_accuracy,
         label="detection accuracy",
         of_table=ranking.detection_accuracy_of,
-        influence=_at_best_detection,
+        influence=partial(
+            influence.of_accepted, column=ranking.best_detection_column, right=0.5, wrong=0.5, unknown=-0.5
+        ),
         column=ranking.best_detection_column,
         at=ranking.detection_accuracy_at,
         monotone=True,

@@ -1,9 +1,9 @@
-"""Tables of embeddings: which columns of a file are features and which is the label, and decisions as columns."""
+"""Tables of features: which columns of a file are features and which is the label, and decisions as columns."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ LABELS = ("label", "y", "y_true", "class", "intent", "target")
 TEXTS = ("text", "message", "sentence", "utterance", "query", "question", "body", "content")
 """Names of a column of texts, the likeliest first."""
 Missing = Literal["refuse", "drop", "median"]
-"""What to do about empty cells among the features: raise, leave the row out, fill in the column's median."""
+"""What to do about empty cells among the features: raise, drop the row, or fill in the median of the column."""
 DECISIONS = ("y_true", "prediction", "y_pred", "open_score", "p_value")
 """Columns of :func:`decide` and :func:`truth`."""
 MODEL = "classifier.safetensors"
@@ -45,7 +45,7 @@ OLD_MODEL, OLD_TABLE = "model.json", "source.json"
 """Files of the formats 1 and 2."""
 
 _NUMBERS_OF_ROWS = {"", "id", "index", "unnamed: 0", "__index_level_0__"}
-_UNKNOWN_WORD = "unknown"
+"""Names, in lower case, of columns that number the rows."""
 
 
 def is_model(folder: Path) -> bool:
@@ -55,27 +55,13 @@ def is_model(folder: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSpec:
-    """How the table that a model was fitted on is read; other tables are read in the same way.
+    """How the table that a model was fitted on is read; other tables are read in the same way."""
 
-    Parameters
-    ----------
-    features
-        The column of embeddings, or the columns of numbers; empty for a model that was fitted on arrays.
-    label
-        The column of labels.
-    encoder
-        Name of the encoder that made the embeddings, if the file says so.
-    missing
-        What is done about empty cells.
-    medians
-        The value for each feature that fills empty cells, if that is ``"median"``.
-    """
-
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # one column of embeddings, or columns of numbers; empty if fitted on arrays
     label: str | None = None
-    encoder: str | None = None
+    encoder: str | None = None  # that made the embeddings, if the file says so
     missing: Missing = "refuse"
-    medians: tuple[float, ...] = ()
+    medians: tuple[float, ...] = ()  # of each feature, for missing="median"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], width: int) -> TableSpec:
@@ -93,30 +79,14 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Embeddings, and what stands beside them.
-
-    Parameters
-    ----------
-    path
-        The file.
-    features
-        (n, d) numbers.
-    columns
-        All columns that are not features, the label among them.
-    spec
-        Which columns are what.
-    left_out
-        Of a table of numbers, the columns that are none, or count the rows.
-    dropped
-        How many rows were left out because of empty cells.
-    """
+    """Features of samples, and the other columns of their file."""
 
     path: Path
-    features: NDArray[Any]
-    columns: Columns
+    features: NDArray[Any]  # (n, d)
+    columns: Columns  # all that are not features, the label among them
     spec: TableSpec
-    left_out: tuple[str, ...] = ()
-    dropped: int = 0
+    left_out: tuple[str, ...] = ()  # columns that are not numbers, or number the rows
+    dropped: int = 0  # rows with empty cells
 
     @cached_property
     def labels(self) -> NDArray[Any]:
@@ -142,7 +112,7 @@ class FeatureTable:
 
 
 def _empty(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Rows of a column that hold nothing."""
+    """Rows of a column that are empty."""
     return np.flatnonzero([is_empty(value) for value in values.tolist()])
 
 
@@ -156,249 +126,216 @@ def read_table(
     need_labels: bool = False,
     like: TableSpec | None = None,
 ) -> FeatureTable:
-    """Read embeddings from ``.parquet``, ``.npz`` or ``.csv``.
+    """Read features from ``.parquet``, ``.npz`` or ``.csv``.
 
-    The features are a column of lists (in ``.npz`` an array of two dimensions); without one, all columns of numbers but
-    the label and the group.
-
-    Parameters
-    ----------
-    embedding_column, label_column
-        Their names, where they have others than :data:`EMBEDDINGS` and :data:`LABELS`.
-    group_column
-        A column that is not a feature, as it tells which rows belong together.
-    missing
-        What to do about empty cells among the features; else as ``like`` says.
-    need_labels
-        Raise if a row has no label.
-    like
-        Read it like the table a model was fitted on: the same features, in the same order.
+    The features are a column of lists (in ``.npz`` an array of two dimensions); without one, all columns of numbers
+    except the label and the group. Columns are found by :data:`EMBEDDINGS` and :data:`LABELS` if they are not named.
+    With ``like``, the table is read like the one a model was fitted on: the same features, in the same order.
     """
-    file, like = Path(path), like or TableSpec()
+    file, like = _File(Path(path)), like or TableSpec()
     treatment: Any = like.missing if missing is None else check_choice("missing", missing, get_args(Missing))
-    reader = GappyCsv(file) if suffix_of(file) == ".csv" and file.is_file() else read_columns(file)
-    columns = {name: reader[name] for name in reader}  # each parsed once
-    label = _label(file, columns, label_column, like)
+    label = find_label(file.path, file.columns, label_column, like)
     if group_column is not None:
-        _present(file, columns, group_column, "group_column")
-    if need_labels and label is not None:
-        _refuse_empty_labels(file, reader, columns[label], label)
-    left_out: tuple[str, ...] = ()
-    if embedding_column is None and like.features and all(name in columns for name in like.features):
-        taken = like.features
-    elif embedding_column is None and len(like.features) > 1:
-        raise _lacking(file, columns, like)
-    else:
-        taken, left_out = _features(file, columns, embedding_column, {label, group_column})
-        # One column of lists stands in for one of another name; its width is compared later.
-        if embedding_column is None and like.features and columns[taken[0]].ndim != 2:
-            raise _lacking(file, columns, like)
-    matrix = _matrix(file, reader, columns, taken)
-    matrix, kept, medians = _without_gaps(file, reader, matrix, taken, treatment, like.medians)
-    spec = TableSpec(
-        features=taken, label=label, encoder=read_about(file).get("encoder"), missing=treatment, medians=medians
-    )
-    others = {name: values for name, values in columns.items() if name not in taken}
+        _require(file.path, file.columns, group_column, "group_column")
+    if need_labels and label is not None and len(empty := _empty(file.columns[label])):
+        raise ValueError(
+            f"{path}: the column {label!r} of labels is empty in {file.rows(empty)}. Label these rows, or drop them."
+        )
+    fitted = like.features if embedding_column is None else ()
+    lacking = [name for name in fitted if name not in file.columns]
+    names, left_out = fitted, tuple[str, ...]()
+    if not fitted or (lacking and len(fitted) == 1):
+        names, left_out = file.find_features(embedding_column, (label, group_column))
+        if file.columns[names[0]].ndim == 2:  # a column of lists may have another name; its width is compared later
+            lacking = []
+    if lacking:
+        raise ValueError(
+            f"{path} lacks {len(lacking)} of the {len(fitted)} feature columns that the model was fitted on: "
+            f"{named(lacking)}; it has {named(file.columns)}. Columns are matched by name: add or rename them."
+        )
+    matrix, kept, medians = file.fill(file.matrix(names), names, treatment, like.medians)
+    encoder = read_about(file.path).get("encoder")
+    spec = TableSpec(features=names, label=label, encoder=encoder, missing=treatment, medians=medians)
+    others = {name: values for name, values in file.columns.items() if name not in names}
     if not kept.all():  # arrays of an archive may have other lengths
         others = {name: values[kept] if values.shape[:1] == kept.shape else values for name, values in others.items()}
-    return FeatureTable(file, matrix, others, spec, left_out, int(len(kept) - kept.sum()))
+    return FeatureTable(file.path, matrix, others, spec, left_out, int(len(kept) - kept.sum()))
 
 
-def _label(path: Path, columns: Columns, given: str | None, like: TableSpec) -> str | None:
+def find_label(path: Path, columns: Columns, given: str | None, like: TableSpec) -> str | None:
+    """The column of labels: the given one, else one with a usual name."""
     if given is not None:
-        return _present(path, columns, given, "label_column")
-    likely = [name for name in (like.label, *LABELS) if name is not None]
-    by_name = {name.lower(): name for name in reversed(list(columns))}
-    return next((by_name[name.lower()] for name in likely if name.lower() in by_name), None)
+        return _require(path, columns, given, "label_column")
+    usual = [name.lower() for name in (like.label, *LABELS) if name is not None]
+    return _named_like(columns, usual)
 
 
-def _present(path: Path, columns: Columns, name: str, option: str) -> str:
+def _named_like(columns: Columns, names: Sequence[str]) -> str | None:
+    """The column with the first of these names, in upper or lower case."""
+    found = {name.lower(): name for name in reversed(list(columns))}
+    return next((found[name] for name in names if name in found), None)
+
+
+def _require(path: Path, columns: Columns, name: str, option: str) -> str:
     if name not in columns:
         raise ValueError(f"{path} has no column {name!r}, which {option} names; it has {named(columns)}.")
     return name
 
 
-def _refuse_empty_labels(path: Path, reader: Columns, values: NDArray[Any], name: str) -> None:
-    empty = _empty(values)
-    if len(empty):
-        raise ValueError(
-            f"{path}: the column {name!r} of labels is empty in {_rows(reader, empty)}. Label these rows, or drop them."
+class _File:
+    """The columns of a file, and error sentences that say where in the file something is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reader = GappyCsv(path) if suffix_of(path) == ".csv" and path.is_file() else read_columns(path)
+        self.columns = {name: self.reader[name] for name in self.reader}  # each parsed once
+
+    def rows(self, rows: NDArray[np.int64]) -> str:
+        """How many rows, and where the first of them are."""
+        first = ", ".join(place(self.reader, int(row)) for row in rows[:3])
+        return f"{_number_of_rows(len(rows))} ({first}{', ...' if len(rows) > 3 else ''})"
+
+    def find_features(
+        self, given: str | None, others: Collection[str | None]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Columns that are features, and columns that are left out because they are not numbers."""
+        if given is not None:
+            return (_require(self.path, self.columns, given, "embedding_column"),), ()
+        rest = [name for name in self.columns if name not in others]
+        lists = [name for name in EMBEDDINGS if name in self.columns][:1]
+        lists = lists or [name for name in rest if self.columns[name].ndim == 2]
+        if len(lists) > 1:
+            raise ValueError(
+                f"{self.path} has {len(lists)} columns of lists, {named(lists)}; choose one with embedding_column."
+            )
+        if lists:
+            return (lists[0],), ()
+        candidates = [name for name in rest if name.lower() not in _NUMBERS_OF_ROWS]
+        numbers = tuple(name for name in candidates if as_column_of_numbers(self.columns[name]))
+        if not numbers:
+            raise ValueError(
+                f"{self.path} has no column of embeddings, nor of other numbers; it has {named(self.columns)}. "
+                "`openauc embed` makes embeddings of texts and images; embedding_column names a column of another name."
+            )
+        return numbers, tuple(name for name in rest if name not in numbers)
+
+    def matrix(self, names: Sequence[str]) -> NDArray[Any]:
+        """(n, d) features, NaN where a cell is empty."""
+        matrix = self.columns[names[0]]
+        if len(names) > 1 or matrix.ndim == 1:
+            matrix = np.stack([self._numbers(name) for name in names], axis=1)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
+            raise self._not_numbers(names[0])
+        if not matrix.size:
+            raise ValueError(f"{self.path} holds no sample; expected one row per sample.")
+        if matrix.dtype.kind == "f" and np.isinf(matrix).any():
+            row, column = (int(found[0]) for found in np.nonzero(np.isinf(matrix)))
+            raise ValueError(
+                f"{self.path}: {_feature(names, column)} is {matrix[row, column]} for {place(self.reader, row)}; drop "
+                "the row, or fill it in."
+            )
+        return np.asarray(matrix, dtype=np.float64 if matrix.dtype == np.float64 else np.float32)
+
+    def _numbers(self, name: str) -> NDArray[Any]:
+        values = self.columns[name]
+        found = as_column_of_numbers(values, share=0)  # it is a feature, however few rows there are
+        if found is None:
+            raise self._not_numbers(name)
+        numbers, texts = found
+        if texts:
+            shown = ", ".join(f"{str(values[row])!r} in {place(self.reader, row)}" for row in texts[:3])
+            raise ValueError(
+                f"{self.path}: the column {name!r} holds numbers, but {len(texts):,} of its cells "
+                f"{'is' if len(texts) == 1 else 'are'} not: {shown}{', ...' if len(texts) > 3 else ''}. Write numbers "
+                "there, leave the cells empty, or drop the column."
+            )
+        return numbers
+
+    def _not_numbers(self, name: str) -> ValueError:
+        return ValueError(
+            f"{self.path}: the column {name!r} is not a list of numbers for each sample; `openauc embed` makes one."
         )
 
+    def fill(
+        self, matrix: NDArray[Any], names: Sequence[str], missing: Missing, medians: tuple[float, ...]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[float, ...]]:
+        """The features without empty cells, which rows are kept, and the values that fill empty cells."""
+        gaps = np.isnan(matrix)
+        empty, kept = gaps.any(axis=1), np.ones(len(matrix), bool)
+        if missing == "refuse" and empty.any():
+            raise ValueError(
+                f"{self.path}: {self._gaps(gaps, names)}. Drop these rows, fill the cells in, or let `openauc fit` do "
+                "so: --missing drop or --missing median."
+            )
+        if missing == "drop":
+            if empty.all():
+                raise ValueError(
+                    f"{self.path}: every row has an empty cell, so all would be dropped; use missing='median'."
+                )
+            return matrix[~empty], ~empty, ()
+        if missing == "median":
+            void = gaps.all(axis=0)
+            if void.any() and not medians:
+                column = _feature(names, int(np.argmax(void)))
+                raise ValueError(f"{self.path}: {column} is empty in every row, so it has no median; drop it.")
+            # A model fills in the medians of the table it was fitted on.
+            medians = medians or tuple(np.nanmedian(matrix, axis=0).tolist())
+            if len(medians) == matrix.shape[1]:  # another width is refused later
+                matrix = np.where(gaps, np.array(medians, matrix.dtype), matrix)
+        return matrix, kept, medians
 
-def _rows(reader: Columns, rows: Sequence[int] | NDArray[np.int64], most: int = 3) -> str:
-    """How many rows, and where the first of them stand."""
-    first = ", ".join(place(reader, int(row)) for row in rows[:most])
-    return f"{len(rows):,} row{'s' * (len(rows) != 1)} ({first}{', ...' if len(rows) > most else ''})"
-
-
-def _lacking(path: Path, columns: Columns, like: TableSpec) -> ValueError:
-    lacking = [name for name in like.features if name not in columns]
-    return ValueError(
-        f"{path} lacks {len(lacking)} of the {len(like.features)} feature columns that the model was fitted on: "
-        f"{named(lacking)}; it has {named(columns)}. Columns are matched by name: add or rename them."
-    )
-
-
-def _features(
-    path: Path, columns: Columns, given: str | None, others: Iterable[str | None]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Columns that are features, and columns that are left out because they are not numbers."""
-    if given is not None:
-        return (_present(path, columns, given, "embedding_column"),), ()
-    likely = next((name for name in EMBEDDINGS if name in columns), None)
-    if likely is not None:
-        return (likely,), ()
-    rest = [name for name in columns if name not in set(others)]
-    lists = [name for name in rest if columns[name].ndim == 2]
-    if len(lists) > 1:
-        raise ValueError(f"{path} has {len(lists)} columns of lists, {named(lists)}; choose one with embedding_column.")
-    if lists:
-        return (lists[0],), ()
-    numbers = tuple(
-        name for name in rest if name.lower() not in _NUMBERS_OF_ROWS and as_column_of_numbers(columns[name])
-    )
-    if not numbers:
-        raise ValueError(
-            f"{path} has no column of embeddings, nor of other numbers; it has {named(columns)}. `openauc embed` "
-            "makes embeddings of texts and images; embedding_column names a column of another name."
-        )
-    return numbers, tuple(name for name in rest if name not in numbers)
-
-
-def _matrix(path: Path, reader: Columns, columns: Columns, names: Sequence[str]) -> NDArray[Any]:
-    """(n, d) the features, NaN where a cell is empty."""
-    matrix = columns[names[0]]
-    if len(names) > 1 or matrix.ndim == 1:
-        matrix = np.stack([_numbers(path, reader, columns[name], name) for name in names], axis=1)
-    if matrix.ndim != 2 or matrix.dtype.kind not in "iufb":
-        raise _not_numbers(path, names[0])
-    if not matrix.size:
-        raise ValueError(f"{path} holds no sample; expected one row per sample.")
-    if matrix.dtype.kind == "f" and np.isinf(matrix).any():
-        row, column = (int(found[0]) for found in np.nonzero(np.isinf(matrix)))
-        raise ValueError(
-            f"{path}: {_cell(names, column)} is {matrix[row, column]} for {place(reader, row)}; drop the row, or fill "
-            "it in."
-        )
-    return np.asarray(matrix, dtype=np.float64 if matrix.dtype == np.float64 else np.float32)
+    def _gaps(self, gaps: NDArray[np.bool_], names: Sequence[str]) -> str:
+        """Which columns are empty in which rows, the emptiest first."""
+        empty = np.flatnonzero(gaps.any(axis=1))
+        if len(names) == 1:
+            return f"the column {names[0]!r} is empty in {self.rows(empty)}"
+        number = gaps.sum(axis=0)
+        order = [int(column) for column in np.argsort(-number, kind="stable") if number[column]]
+        shown = [f"{names[column]!r} in {self.rows(np.flatnonzero(gaps[:, column]))}" for column in order[:3]]
+        more = f", and {len(order) - 3} more" if len(order) > 3 else ""
+        return f"cells are empty in {_number_of_rows(len(empty))}: {', '.join(shown)}{more}"
 
 
-def _numbers(path: Path, reader: Columns, values: NDArray[Any], name: str) -> NDArray[Any]:
-    found = as_column_of_numbers(values, share=0)  # it is a feature, however few rows there are
-    if found is None:
-        raise _not_numbers(path, name)
-    numbers, texts = found
-    if texts:
-        shown = ", ".join(f"{str(values[row])!r} in {place(reader, row)}" for row in texts[:3])
-        raise ValueError(
-            f"{path}: the column {name!r} holds numbers, but {len(texts):,} of its cells "
-            f"{'is' if len(texts) == 1 else 'are'} not: {shown}{', ...' if len(texts) > 3 else ''}. Write numbers "
-            "there, leave the cells empty, or drop the column."
-        )
-    return numbers
+def _number_of_rows(n: int) -> str:
+    return f"{n:,} row{'s' * (n != 1)}"
 
 
-def _not_numbers(path: Path, name: str) -> ValueError:
-    return ValueError(
-        f"{path}: the column {name!r} is not a list of numbers for each sample; `openauc embed` makes one."
-    )
-
-
-def _cell(names: Sequence[str], column: int) -> str:
+def _feature(names: Sequence[str], column: int) -> str:
     return repr(names[column]) if len(names) > 1 else f"{names[0]!r}, feature {column},"
-
-
-def _without_gaps(
-    path: Path,
-    reader: Columns,
-    matrix: NDArray[Any],
-    names: Sequence[str],
-    missing: Missing,
-    medians: tuple[float, ...],
-) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[float, ...]]:
-    """The features without empty cells, which rows are kept, and what fills empty cells."""
-    gaps = np.isnan(matrix)
-    empty, kept = gaps.any(axis=1), np.ones(len(matrix), bool)
-    if missing == "refuse" and empty.any():
-        raise ValueError(
-            f"{path}: {_gaps(reader, gaps, names)}. Drop these rows, fill the cells in, or let `openauc fit` do so: "
-            "--missing drop or --missing median."
-        )
-    if missing == "drop":
-        if empty.all():
-            raise ValueError(f"{path}: every row has an empty cell, so all would be dropped; use missing='median'.")
-        return matrix[~empty], ~empty, ()
-    if missing == "median":
-        void = gaps.all(axis=0)
-        if void.any() and not medians:
-            column = _cell(names, int(np.argmax(void)))
-            raise ValueError(f"{path}: {column} is empty in every row, so it has no median; drop it.")
-        # The values of the table that was fitted on, whatever this one holds.
-        medians = medians or tuple(np.nanmedian(matrix, axis=0).tolist())
-        if len(medians) == matrix.shape[1]:  # another width is refused later
-            matrix = np.where(gaps, np.array(medians, matrix.dtype), matrix)
-    return matrix, kept, medians
-
-
-def _gaps(reader: Columns, gaps: NDArray[np.bool_], names: Sequence[str], most: int = 3) -> str:
-    """Which columns are empty where, the emptiest first."""
-    number = gaps.sum(axis=0)
-    if len(names) == 1:
-        return f"the column {names[0]!r} is empty in {_rows(reader, np.flatnonzero(gaps.any(axis=1)))}"
-    order = [int(column) for column in np.argsort(-number, kind="stable") if number[column]]
-    told = [f"{names[column]!r} in {_rows(reader, np.flatnonzero(gaps[:, column]))}" for column in order[:most]]
-    more = f", and {len(order) - most} more" if len(order) > most else ""
-    total = int(gaps.any(axis=1).sum())
-    return f"cells are empty in {total:,} row{'s' * (total != 1)}: {', '.join(told)}{more}"
 
 
 def groups_of(table: FeatureTable, column: str | None = None) -> NDArray[np.int64] | None:
     """(n,) group of each row: by a column, else by texts that are nearly copies, else None.
 
-    A class in which all texts are nearly copies would be one group, with nothing left to check it by; its rows stay
-    apart.
+    A class in which all texts are nearly copies would be a single group, and could not be split for checking; each of
+    its rows is a group of its own.
     """
     if column is not None:
         values = table.columns[column]
-        rows = _empty(values)
-        if len(rows):
+        if number := len(_empty(values)):
             raise ValueError(
-                f"{table.path}: the column {column!r} of groups is empty in {len(rows):,} of the rows that are read; "
+                f"{table.path}: the column {column!r} of groups is empty in {number:,} of the rows that are read; "
                 "write a group of its own for each of them."
             )
-        keys = [("", str(value)) for value in values.tolist()]
-    else:
-        names = {name.lower(): name for name in reversed(list(table.columns))}
-        name = next((names[one] for one in TEXTS if one in names), None)
-        if name is None or table.columns[name].dtype.kind not in "UO":
-            return None
-        from openauc.features.classifier.copies import text_groups
+        group: dict[str, int] = {}
+        return np.array([group.setdefault(str(value), len(group)) for value in values.tolist()], np.int64)
+    name = _named_like(table.columns, TEXTS)
+    if name is None or table.columns[name].dtype.kind not in "UO":
+        return None
+    from openauc.features.classifier.copies import text_groups
 
-        texts = ["" if is_empty(text) else str(text) for text in table.columns[name].tolist()]
-        labels = table.labels.astype(str)
-        groups = text_groups(texts, labels)
-        distinct = Counter(label for label, _ in set(zip(labels.tolist(), groups.tolist(), strict=True)))
-        alone = np.array([distinct[label] < 2 for label in labels.tolist()])
-        return np.where(alone, len(groups) + np.arange(len(groups)), groups)
-    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    return np.array([number[key] for key in keys], np.int64)
+    texts = ["" if is_empty(text) else str(text) for text in table.columns[name].tolist()]
+    labels = table.labels.astype(str)
+    groups = text_groups(texts, labels)
+    distinct = Counter(label for label, _ in set(zip(labels.tolist(), groups.tolist(), strict=True)))
+    alone = np.array([distinct[label] < 2 for label in labels.tolist()])
+    return np.where(alone, len(groups) + np.arange(len(groups)), groups)
 
 
 def decide(classifier: OpenSetClassifier, X: NDArray[Any], *, fdr: float | None = None) -> dict[str, NDArray[Any]]:
-    """Everything a classifier says of each sample, as columns.
+    """Decisions of a classifier as columns: prediction, y_pred (the class, rejected or not), open_score and p_value.
 
-    Parameters
-    ----------
-    fdr
-        Call samples unknown by :meth:`~openauc.features.OpenSetClassifier.select_unknown` at this level, in place of
-        the threshold.
-
-    Returns
-    -------
-    columns
-        ``prediction``, the class or unknown; ``y_pred``, the class whether rejected or not; ``open_score``; and
-        ``p_value``.
+    With ``fdr``, :meth:`~openauc.features.OpenSetClassifier.select_unknown` decides in place of the threshold.
     """
     from openauc.features.classifier.conformal import benjamini_hochberg
 
@@ -408,15 +345,15 @@ def decide(classifier: OpenSetClassifier, X: NDArray[Any], *, fdr: float | None 
         unknown = score > classifier.thresholds_[place]
     else:
         unknown = benjamini_hochberg(p_value, check_fraction("fdr", fdr, one=False))
-    predicted = _plain(classifier.classes_[place])
-    told = np.where(unknown, np.array(_answer(classifier)), predicted)
-    return {"prediction": told, "y_pred": predicted, "open_score": score, "p_value": p_value}
+    y_pred = _plain(classifier.classes_[place])
+    prediction = np.where(unknown, np.array(_answer(classifier)), y_pred)
+    return {"prediction": prediction, "y_pred": y_pred, "open_score": score, "p_value": p_value}
 
 
 def truth(classifier: OpenSetClassifier, labels: NDArray[Any]) -> tuple[NDArray[Any], Label]:
-    """Labels as `openauc evaluate` reads them, and what marks unknown samples: all that are no known class.
+    """Labels as `openauc evaluate` reads them, and the label of unknown samples, those of other classes.
 
-    That is -1, the usual mark, among names too; the classifier's own unknown label only if a class is called -1.
+    That label is -1, among names too; the classifier's own unknown label only if a class is called -1.
     """
     known = {str(as_label(label)): label for label in classifier.classes_.tolist()}
     unknown = UNKNOWN if str(UNKNOWN) not in known else _answer(classifier)
@@ -425,18 +362,18 @@ def truth(classifier: OpenSetClassifier, labels: NDArray[Any]) -> tuple[NDArray[
 
 
 def _answer(classifier: OpenSetClassifier) -> Label:
-    """What stands for unknown in a file, where None would be an empty cell."""
+    """The unknown label in a file, where None would be an empty cell."""
     found: Label | None = classifier.unknown_label_
-    return _UNKNOWN_WORD if found is None else found
+    return "unknown" if found is None else found
 
 
 def guarantee_of(classifier: OpenSetClassifier) -> Guarantee:
-    """What a classifier promises at its threshold, and what it forecasts."""
-    promised = classifier.threshold == "acceptance" and not classifier.guarantee_.startswith("none")
+    """The guarantee of a classifier at its threshold, and its forecast."""
+    guaranteed = classifier.threshold == "acceptance" and not classifier.guarantee_.startswith("none")
     report = classifier.report_
     expected = report.expected if report.max_ofpr is None else None
     return Guarantee(
-        acceptance=classifier.acceptance if promised else None,
+        acceptance=classifier.acceptance if guaranteed else None,
         kind=classifier.calibration_kind_,
         n=len(classifier.calibration_scores_),
         openauc=None if expected is None else expected.openauc,
@@ -445,31 +382,21 @@ def guarantee_of(classifier: OpenSetClassifier) -> Guarantee:
 
 
 def unknown_when(classifier: OpenSetClassifier) -> str:
-    """When a sample is unknown, in words."""
+    """The rule by which a sample is unknown, in words."""
     low, high = f"{classifier.thresholds_.min():.5g}", f"{classifier.thresholds_.max():.5g}"
     if low != high:
         return f"score above the threshold of its class, {low} to {high}"
     return "never" if low == "inf" else f"score above {low}"
 
 
-def refuse_other_features(classifier: OpenSetClassifier, table: FeatureTable, model: PathLike) -> None:
-    """Raise, with what may be the reason, unless the features are as many as the model was fitted on."""
-    width, expected = table.features.shape[1], classifier.n_features_in_
-    if width != expected:
-        raise ValueError(
-            f"{table.path} has {width} features for each sample, but {model} was fitted on {expected}; were they made "
-            "by the same encoder?"
-        )
-
-
-def other_columns(table: FeatureTable) -> Mapping[str, NDArray[Any]]:
-    """Columns to carry over beside decisions: no lists, and none that decisions themselves have."""
+def other_columns(table: FeatureTable) -> dict[str, NDArray[Any]]:
+    """Columns to copy beside decisions: without lists, and without those that decisions have."""
     return {
         name: _plain(values) for name, values in table.columns.items() if values.ndim == 1 and name not in DECISIONS
     }
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Text as text, which every format can hold."""
+    """Text in an array of text, which every format can hold."""
     texts = values.dtype == object and all(isinstance(value, str) for value in values)
     return values.astype(str) if texts else values
