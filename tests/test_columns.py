@@ -1,10 +1,8 @@
 """Columns of files: every kind of CSV people have, and which column is which."""
 
-import os
 import pickle
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +21,6 @@ from openauc._columns import (
     write_columns,
 )
 from openauc.predictions import Predictions
-from openauc.shards import find_shards
 
 HEADER = "y_true,y_pred,open_score\n"
 
@@ -151,14 +148,6 @@ def test_missing_files_and_folders_are_named(tmp_path):
             read_columns(f"{tmp_path}/{name}")
     with pytest.raises(IsADirectoryError, match=r"is a folder; expected a file that ends in \.npz, \.csv"):
         read_columns(tmp_path)
-
-
-def test_names_that_are_not_utf_8_are_refused(tmp_path):
-    file = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")
-    Path(file).write_text("y_true,y_pred,open_score\n0,0,1\n")
-    for read in (read_columns, find_shards):
-        with pytest.raises(ValueError, match=r"caf.*is not UTF-8; give the file or its folder another name"):
-            read(file)
 
 
 def test_pickled_arrays_are_never_advised(tmp_path):
@@ -373,13 +362,6 @@ def test_names_of_files_need_not_be_utf8(tmp_path, suffix):
     write_columns(path, {"file": ["x"], "n": [1]}, about={"key": "value"})
     assert read_columns(path)["n"].tolist() == [1]
     assert read_about(path) == ({} if suffix == ".csv" else {"key": "value"})
-
-
-def test_a_folder_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(ValueError, match=r"/log' has no suffix, and there is no such folder; expected a file"):
-        read_columns(tmp_path / "log")
-    with pytest.raises(ValueError, match=r"' is a folder; expected a file"):
-        read_columns(tmp_path)
 
 
 def test_texts_that_spreadsheets_run_are_quoted_and_read_back(tmp_path) -> None:
