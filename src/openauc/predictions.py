@@ -9,11 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._columns import FORMATS, Columns, guess_arguments, parse_cells, read_columns, read_numbers, write_columns
+from openauc._columns import (
+    FORMATS,
+    ColumnNames,
+    Columns,
+    guess_arguments,
+    parse_cells,
+    read_columns,
+    read_numbers,
+    write_columns,
+)
 from openauc._files import PathLike
 from openauc._validation import Label
 
-__all__ = ["FORMATS", "MissingColumns", "Predictions", "read_columns", "write_columns"]
+__all__ = ["FORMATS", "ColumnNames", "MissingColumns", "Predictions", "read_columns", "write_columns"]
 
 _LOGIT_PREFIX = "logit_"
 
@@ -94,29 +103,20 @@ class Predictions(NamedTuple):
 
         Raises :class:`MissingColumns`, with the arguments that may fit, if the columns have other names.
         """
-        return cls.from_columns(
-            read_columns(path),
-            path=path,
-            label_column=label_column,
-            pred_column=pred_column,
-            score_column=score_column,
-            logits_column=logits_column,
-            lower_is_unknown=lower_is_unknown,
-        )
+        names = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
+        return cls.from_columns(read_columns(path), names, path=path, logits_column=logits_column)
 
     @classmethod
     def from_columns(
         cls,
         columns: Columns,
+        names: ColumnNames,
         *,
         path: PathLike,
-        label_column: str = "y_true",
-        pred_column: str = "y_pred",
-        score_column: str = "open_score",
         logits_column: str = "logits",
-        lower_is_unknown: bool = False,
     ) -> Predictions:
         """The same from columns that were read already, from ``path``, which errors name."""
+        label_column, pred_column, score_column, lower_is_unknown = names
         given = {"label_column": label_column, "pred_column": pred_column, "score_column": score_column}
         absent = [role for role, name in given.items() if name not in columns]
         logits = [logits_column] if logits_column in columns else [n for n in columns if n.startswith(_LOGIT_PREFIX)]

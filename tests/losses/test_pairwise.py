@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openauc.losses import OpenAUCLoss, PairwiseAUCLoss, make_surrogate
-from openauc.losses.surrogates import SURROGATES, square
+from openauc.losses.pairwise import SURROGATES, square
 
 SCORES = st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=1, max_size=6)
 SURROGATE_CHOICES = [(name, margin) for name in SURROGATES for margin in (None, 0.5)]

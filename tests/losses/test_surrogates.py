@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from openauc.losses import SURROGATES, make_surrogate
-from openauc.losses.surrogates import logistic, square, squared_hinge
+from openauc.losses.pairwise import logistic, square, squared_hinge
 
 GAPS = [-2.0, -0.5, 0.0, 1.0, 2.5]
 

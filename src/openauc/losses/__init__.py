@@ -5,7 +5,16 @@ nothing was selected.
 """
 
 from openauc.losses.mixup import manifold_mixup
-from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss
+from openauc.losses.pairwise import (
+    SURROGATES,
+    OpenAUCLoss,
+    PairwiseAUCLoss,
+    Surrogate,
+    logistic,
+    make_surrogate,
+    square,
+    squared_hinge,
+)
 from openauc.losses.prototype import (
     arpl_loss,
     confusion_loss,
@@ -15,7 +24,6 @@ from openauc.losses.prototype import (
     squared_distance,
 )
 from openauc.losses.smoothing import smoothed_cross_entropy
-from openauc.losses.surrogates import SURROGATES, Surrogate, logistic, make_surrogate, square, squared_hinge
 
 __all__ = [
     "SURROGATES",

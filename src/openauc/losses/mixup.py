@@ -29,28 +29,22 @@ def manifold_mixup(
 
     Parameters
     ----------
-    features
-        (B, D) or (B, C, H, W) features at the cut point.
-    target
-        (B,) class numbers. Which slots to keep is decided where they are: on the CPU nothing waits for the device.
-    alpha
-        Both parameters of the Beta distribution, positive.
-    rng
-        Source of the permutation and then of the weights.
+    features, target
+        (B, D) or (B, C, H, W) features at the cut point, and (B,) class numbers. Which slots to keep is decided where
+        the class numbers are: on the CPU nothing waits for the device.
+    alpha, rng
+        Both parameters of the Beta distribution; source of the permutation and then of the weights.
     weight
         One weight per ``"batch"`` or per ``"sample"``.
     pairing
-        ``"full"`` mixes the batch with its shuffle (the paper). ``"half"`` mixes the second half within
-        itself and leaves the first half to be ranked against it (the public code); of an odd batch the last
-        sample then takes no part.
+        ``"full"`` mixes the batch with its shuffle (the paper), ``"half"`` the second half with its own, so that the
+        first half can be ranked against it (the public code); the last sample of an odd batch is then not used.
 
     Returns
     -------
-    mixed : Tensor
-        (M, ...) mixed features, with gradient to both sources.
-    kept : Tensor
-        (M,) indices into the batch of the known sample in the same slot as each mixture: the sample itself
-        for ``"full"``, its opposite in the first half for ``"half"``.
+    mixed, kept : Tensor
+        (M, ...) mixed features, with gradient to both sources, and (M,) indices of the known sample in the slot of
+        each: the sample itself for ``"full"``, its opposite in the first half for ``"half"``.
 
     Examples
     --------

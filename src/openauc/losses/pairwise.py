@@ -1,16 +1,78 @@
-"""Ranking unknown above known samples: surrogates of AUC and of OpenAUC."""
+"""Ranking unknown above known samples: losses of the gap t = r(unknown) - r(known), surrogates of AUC and OpenAUC."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from openauc._validation import check_choice
-from openauc.losses.surrogates import Surrogate, square
+
+Surrogate = Callable[[Tensor], Tensor]
+"""What a gap costs: a function of r(unknown) - r(known), elementwise."""
+
+
+def square(t: Tensor, margin: float = 1.0) -> Tensor:
+    r"""Square loss of the gap, the paper's choice.
+
+    .. math:: \ell(t) = (m - t)^2
+
+    Not monotone: a gap beyond the margin is pulled back to it. For scores in [0, 1] and margin 1 that
+    never happens, as t stays within [-1, 1].
+
+    >>> square(torch.tensor([0.0, 1.0, 3.0])).tolist()
+    [1.0, 0.0, 4.0]
+    """
+    return (margin - t).square()
+
+
+def squared_hinge(t: Tensor, margin: float = 1.0) -> Tensor:
+    r"""Square loss of the shortfall below the margin; a well-ranked pair costs nothing.
+
+    .. math:: \ell(t) = \max(0, m - t)^2
+
+    >>> squared_hinge(torch.tensor([0.0, 1.0, 3.0])).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    return (margin - t).clamp(min=0).square()
+
+
+def logistic(t: Tensor, margin: float = 0.0) -> Tensor:
+    r"""Logistic loss of the gap.
+
+    .. math:: \ell(t) = \log(1 + e^{m - t})
+
+    >>> round(logistic(torch.tensor(0.0)).item(), 4)
+    0.6931
+    """
+    return F.softplus(margin - t)
+
+
+SURROGATES: dict[str, Callable[..., Tensor]] = {
+    "square": square,
+    "squared_hinge": squared_hinge,
+    "logistic": logistic,
+}
+"""Surrogates by name."""
+
+
+def make_surrogate(surrogate: str | Callable[..., Tensor], margin: float | None = None) -> Surrogate:
+    """Surrogate of that name in ``SURROGATES``, or the function itself, at another margin when one is given.
+
+    A function must take the margin as its keyword ``margin``. ``None`` keeps its default: 1 for the squares, 0 for the
+    logistic loss.
+
+    >>> make_surrogate("square", margin=2.0)(torch.tensor(0.0)).item()
+    4.0
+    """
+    if isinstance(surrogate, str):
+        surrogate = SURROGATES[check_choice("surrogate", surrogate, SURROGATES)]
+    return surrogate if margin is None else partial(surrogate, margin=margin)
 
 
 class PairwiseAUCLoss(nn.Module):
@@ -143,18 +205,16 @@ def _gather_pairs(
     open_known: Tensor, open_unknown: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Scores and weights of all processes, in rank order, so that equal slots stay equal slots."""
-    sizes = torch.tensor([len(open_known), len(open_unknown)], device=open_known.device)
+    # All travel together: a rank with nothing on one side still joins the one backward step.
+    local = [open_known, open_unknown, *([] if weight is None else [weight.to(open_known.dtype)])]
+    sizes = torch.tensor([len(part) for part in local], device=open_known.device)
     per_rank = [torch.empty_like(sizes) for _ in range(dist.get_world_size())]
     dist.all_gather(per_rank, sizes)
-    counts = [tuple(size.tolist()) for size in per_rank]  # (K, U) of each rank
-    # Known and unknown travel together: a rank with nothing on one side still joins the one backward step.
-    local = torch.cat([open_known, open_unknown])
-    totals = [known + unknown for known, unknown in counts]
-    everything: Tensor = _GatherRows.apply(local, totals)  # type: ignore[no-untyped-call]
-    parts = torch.split(everything, [size for pair in counts for size in pair])
-    if weight is not None:
-        weight = _gather_rows(weight.to(open_known.dtype), [known for known, _ in counts])
-    return torch.cat(parts[0::2]), torch.cat(parts[1::2]), weight
+    counts = torch.stack(per_rank).tolist()
+    gathered: Tensor = _GatherRows.apply(torch.cat(local), [sum(rank) for rank in counts])  # type: ignore[no-untyped-call]
+    parts = torch.split(gathered, [size for rank in counts for size in rank])
+    known, unknown, *weights = (torch.cat(parts[start :: len(local)]) for start in range(len(local)))
+    return known, unknown, weights[0] if weights else None
 
 
 def _gather_rows(local: Tensor, counts: list[int]) -> Tensor:

@@ -65,10 +65,8 @@ def gcpl_loss(
 
     Parameters
     ----------
-    distance
-        (B, K) from :func:`squared_distance`.
-    target
-        (B,) class numbers.
+    distance, target
+        (B, K) from :func:`squared_distance`, and (B,) class numbers.
     temperature, weight, smoothing
         T, :math:`\lambda`, and the label smoothing of the cross-entropy.
 

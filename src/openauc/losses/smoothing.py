@@ -19,17 +19,10 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float =
 
     Parameters
     ----------
-    logits
-        (B, K) class scores.
-    target
-        (B,) class numbers 0..K-1.
+    logits, target
+        (B, K) class scores and (B,) class numbers 0..K-1.
     smoothing
         The share s in [0, 1] taken from the true class; 0 is plain cross-entropy.
-
-    Raises
-    ------
-    ValueError
-        If ``smoothing`` is no fraction, or is positive while there is no other class to give it to.
 
     Examples
     --------

@@ -100,11 +100,11 @@ def recipe_for(
     >>> recipe_for("plain", "mnist", learning_rate=0.01).learning_rate
     0.01
     """
-    chosen, kind = get_protocol(protocol), load_method(method)
-    name = name or chosen.default_recipe or kind.recipe
+    chosen, method_class = get_protocol(protocol), load_method(method)
+    name = name or chosen.default_recipe or method_class.recipe
     recipe = chosen.recipes[check_choice("recipe", name, chosen.recipes)]
     if name == "plus":
-        rows = [row for known, row in kind.recipe_rows.items() if PROTOCOLS.get(known) is chosen]
+        rows = [row for known, row in method_class.recipe_rows.items() if PROTOCOLS.get(known) is chosen]
         recipe = recipe.changed(**(rows[0] if rows else {}))
     return (recipe if epochs is None else recipe.scaled(epochs)).changed(**overrides)
 
@@ -135,14 +135,14 @@ def make_method(
     >>> make_method("openauc", backbone, 6, rng=rng, method_args={"preset": "public_code"}).num_classes
     6
     """
-    kind = load_method(method)
+    method_class = load_method(method)
     options = dict(method_args or {})
     if "preset" in options:
-        options = kind.preset(options.pop("preset")) | options
-    accepted = method_options(kind)
+        options = method_class.preset(options.pop("preset")) | options
+    accepted = method_options(method_class)
     for option in options:
-        check_choice(f"an option of {kind.__name__}", option, accepted)
-    return kind(backbone, num_classes, rng=rng, **options)
+        check_choice(f"an option of {method_class.__name__}", option, accepted)
+    return method_class(backbone, num_classes, rng=rng, **options)
 
 
 def build_method(
@@ -164,16 +164,16 @@ def build_method(
 
     from openauc.models import make_backbone
 
-    kind = load_method(method)
+    method_class = load_method(method)
     options = dict(method_args or {})
-    if "image_size" in method_options(kind):
+    if "image_size" in method_options(method_class):
         options.setdefault("image_size", image_size)
     drawn = np.random.SeedSequence([seed, *b"backbone"]).generate_state(1, np.uint64)[0] >> np.uint64(1)
     network = make_backbone(
-        backbone or kind.default_backbone(image_size),
+        backbone or method_class.default_backbone(image_size),
         width=width,
         image_size=image_size,
         generator=torch.Generator().manual_seed(int(drawn)),
     )
     rng = np.random.default_rng([seed, *b"method"])
-    return make_method(kind, network, num_classes, rng=rng, method_args=options)
+    return make_method(method_class, network, num_classes, rng=rng, method_args=options)

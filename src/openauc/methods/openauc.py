@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from openauc._validation import check_choice
 from openauc.losses.mixup import manifold_mixup
-from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss
+from openauc.losses.pairwise import OpenAUCLoss, PairwiseAUCLoss, make_surrogate
 from openauc.losses.smoothing import smoothed_cross_entropy
-from openauc.losses.surrogates import make_surrogate
 from openauc.methods.base import Method
 from openauc.models.base import Backbone, clean_statistics
 

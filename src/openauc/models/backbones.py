@@ -241,20 +241,16 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"there is no weights file {path}; check the path.")
     if path.suffix not in (".safetensors", ".pth", ".pt", ".bin", ".tar"):
         raise ValueError(f"{path.name} is not a weights file; pass a .safetensors, .pth, .pt, .bin or .tar one.")
-    safe = path.suffix == ".safetensors"
-    if safe:
+    if safe := path.suffix == ".safetensors":
         sealed_metadata(path)
     try:
-        if safe:
-            return load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # each format has errors of its own; they all mean the same to the caller
         raise ValueError(
             f"{path.name} cannot be read as tensors ({type(error).__name__}); pass a file of nothing but "
             "tensors by name, best as .safetensors."
         ) from error
-    if isinstance(content, dict):
-        content = content.get("state_dict", content)
+    content = content.get("state_dict", content) if isinstance(content, dict) else content
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ValueError(
             f"{path.name} holds something else than tensors by name; save the model's state_dict() alone or "

@@ -9,14 +9,11 @@ from typing import Any
 from openauc._files import parse_json
 from openauc._validation import check_choice
 from openauc.protocols.base import Protocol, Split
-from openauc.protocols.sources import SOURCES, FolderSource, Source
+from openauc.protocols.sources import SOURCES, FolderSource
 from openauc.recipe import published_recipes
 
 IdsOf = Callable[[list[Any], str], tuple[int, ...]]
 """From classes as the file gives them, and what an error should call one of them, to their ids."""
-
-Sources = tuple[str | Source, str | Source, IdsOf]
-"""Where known and unknown images come from, and how their classes are given."""
 
 Field = tuple[type, str]
 """Type of a field, and what to expect in words."""
@@ -91,34 +88,28 @@ def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
             raise TypeError(f"{key} is {value!r}; expected {expected}.")
     if missing := [key for key in ("splits", "image_size") if key not in described]:
         raise ValueError(f"it lacks {' and '.join(map(repr, missing))}.")
-    read = _class_folders if given == ["folder"] else _sources
-    known_source, unknown_source, ids_of = read(described, path)
     own: dict[str, Any] = {}
+    if given == ["folder"]:
+        options = {key: described[key] for key in ("test_share", "seed") if key in described}
+        folder = FolderSource(path=path.parent / described["folder"], **options)
+        own["known_source"] = own["unknown_source"] = folder
+        ids_of: IdsOf = folder.class_ids
+    else:
+        own["known_source"] = check_choice("source", described["source"], SOURCES)
+        other = described.get("unknown_source", described["source"])
+        own["unknown_source"] = check_choice("unknown_source", other, SOURCES)
+        ids_of = _checked_ids
     if "recipe" in described:
         published = published_recipes(described["image_size"])
         recipes = {"own": published["plain"].changed(**described["recipe"]), **published}
-        own = {"recipes": recipes, "default_recipe": "own", "because": f"{path.name} has one"}
+        own |= {"recipes": recipes, "default_recipe": "own", "because": f"{path.name} has one"}
     return Protocol(
-        known_source=known_source,
-        unknown_source=unknown_source,
         splits=tuple(_split(index, entry, ids_of) for index, entry in enumerate(described["splits"])),
         image_size=described["image_size"],
         reference=described.get("reference", str(path)),
         width=described.get("width"),
         **own,
     )
-
-
-def _class_folders(described: Mapping[str, Any], path: Path) -> Sources:
-    options = {key: described[key] for key in ("test_share", "seed") if key in described}
-    source = FolderSource(path=path.parent / described["folder"], **options)
-    return source, source, source.class_ids
-
-
-def _sources(described: Mapping[str, Any], path: Path) -> Sources:
-    known = check_choice("source", described["source"], SOURCES)
-    unknown = check_choice("unknown_source", described.get("unknown_source", known), SOURCES)
-    return known, unknown, _checked_ids
 
 
 def _checked_ids(classes: list[Any], said_to_be: str) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ def _digits_recipes() -> dict[str, Recipe]:
 
 
 def _paper(file: str, source: str, *, unknown: str | None = None, size: int = 32, **more: Any) -> Protocol:
-    """One of the papers' six benchmark sets."""
+    """One of the papers' six data sets."""
     return Protocol(
         known_source=source,
         unknown_source=unknown or source,

@@ -54,11 +54,6 @@ def equalize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     return _look_up(images, torch.where(step == 0, unchanged, table).to(torch.uint8))
 
 
-def invert(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Replace each value x by 255 - x; v has no meaning."""
-    return 255 - images
-
-
 def posterize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     """Keep the max(1, floor v) highest bits of each value."""
     dropped = 8 - max(1, int(strength))
@@ -89,11 +84,6 @@ def contrast(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     pixels = grey.shape[1]
     mean = (2 * grey.sum(1) + pixels) // (2 * pixels)  # rounded half up
     return _blend(mean.view(-1, 1, 1, 1).float(), values, strength)
-
-
-def brightness(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Blend with black: v = 0 is black, 1 the image itself."""
-    return _to_uint8(images.float().mul_(strength))
 
 
 def sharpness(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
@@ -160,14 +150,14 @@ class Operation(NamedTuple):
 OPERATIONS: dict[str, Operation] = {
     "AutoContrast": Operation(auto_contrast, 0, 1),
     "Equalize": Operation(equalize, 0, 1),
-    "Invert": Operation(invert, 0, 1),
+    "Invert": Operation(lambda images, *_: 255 - images, 0, 1),
     "Rotate": Operation(partial(affine, rotation), 0, 30, for_digits=False),
     "Posterize": Operation(posterize, 0, 4),
     "Solarize": Operation(solarize, 0, 256),
     "SolarizeAdd": Operation(solarize_add, 0, 110),
     "Color": Operation(color, 0.1, 1.9),
     "Contrast": Operation(contrast, 0.1, 1.9),
-    "Brightness": Operation(brightness, 0.1, 1.9),
+    "Brightness": Operation(lambda images, strength, _: _to_uint8(images.float().mul_(strength)), 0.1, 1.9),
     "Sharpness": Operation(sharpness, 0.1, 1.9),
     "ShearX": Operation(partial(affine, lambda v, *_: (1, v, 0, 0, 1, 0)), 0, 0.3),
     "ShearY": Operation(partial(affine, lambda v, *_: (1, 0, 0, v, 1, 0)), 0, 0.3),

@@ -387,7 +387,6 @@ class _Run:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        quiet = not (console.is_terminal and self.accelerator.is_main_process)
         bar = Progress(
             TextColumn("epoch {task.fields[epoch]}/{task.total:g}"),
             BarColumn(),
@@ -395,23 +394,16 @@ class _Run:
             TextColumn("{task.fields[speed]:,.0f} images/s"),
             TimeRemainingColumn(),
             console=console,
-            disable=quiet,
+            disable=not (console.is_terminal and self.accelerator.is_main_process),
         )
-        done = self.progress.epoch
-        bar.add_task("", total=self.recipe.epochs, completed=done, epoch=done, loss=math.nan, rate=0.0, speed=0.0)
+        bar.add_task("", total=self.recipe.epochs, epoch=self.progress.epoch, loss=math.nan, rate=0.0, speed=0.0)
         return bar
 
     def _show(self, bar: Bar, rate: float, share: float) -> None:
-        history = self.progress.history
-        images = share * len(self.labels) * len(self.method.passes)
-        bar.update(
-            bar.task_ids[0],
-            completed=self.progress.epoch + share,
-            epoch=self.progress.epoch + 1,
-            loss=history[-1]["loss"] if history else math.nan,
-            rate=rate,
-            speed=images / self.progress.seconds,
-        )
+        done, history = self.progress.epoch, self.progress.history
+        loss = history[-1]["loss"] if history else math.nan
+        speed = share * len(self.labels) * len(self.method.passes) / self.progress.seconds
+        bar.update(bar.task_ids[0], completed=done + share, epoch=done + 1, loss=loss, rate=rate, speed=speed)
 
 
 def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) -> None:
