@@ -31,10 +31,8 @@ class ARPLCS(ARPL):
 
     Parameters
     ----------
-    beta
-        Weight of the confusion loss.
-    image_size
-        Side of the training images, 32 or 64 as published.
+    beta, image_size
+        Weight of the confusion loss; side of the training images, 32 or 64 as published.
     noise_dim, generator_width, discriminator_width
         Sizes of the two adversaries. By default they are as wide beside the backbone as published, 512 and 128
         channels beside 128 features.
@@ -135,7 +133,7 @@ class ARPLCS(ARPL):
         return {name: value.detach() for name, value in losses.items()}
 
     def _fakes(self, x: Tensor) -> Tensor:
-        """As many generated images as there are real ones."""
+        """Return as many generated images as there are real ones."""
         noise = self.rng.standard_normal((len(x), self.noise_dim), dtype=np.float32)
         images: Tensor = self.generator(torch.as_tensor(noise, device=x.device))
         return images
