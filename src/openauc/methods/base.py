@@ -29,7 +29,7 @@ class Method(nn.Module):
         Number of known classes, at least 2.
     rng
         Source of the method's own initial weights and of all its later draws (mixing, noise). The backbone
-        was drawn by whoever made it, and its dropout follows PyTorch's default generator.
+        comes with its weights, and its dropout uses PyTorch's default generator.
     label_smoothing
         Share taken from the true class in the cross-entropy; that of the recipe when left out.
 

@@ -169,7 +169,7 @@ class Protocol:
     sizes
         Sizes of the full official parts, one per split, or none; a source with more images is refused.
     images_per_class
-        Where there are no sizes, about how many training images a class has; estimates of cost rest on it.
+        Where there are no sizes, about how many training images a class has; estimates of cost use it.
     recipes
         How to train, by name; the papers' ``plain`` and ``plus`` for images of this size if left out.
     default_recipe, because

@@ -264,7 +264,7 @@ def _check_shards(files: list[Path]) -> None:
 
 @contextmanager
 def _open_parquet(file: Path) -> Iterator[Any]:
-    """An open `ParquetFile`; whatever cannot be read, now or later, is blamed on the file by name."""
+    """An open `ParquetFile`; errors of reading, now or later, name the file."""
     parquet = _optional_import("pyarrow.parquet")
     try:
         with parquet.ParquetFile(file) as opened:
@@ -315,7 +315,7 @@ def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedI
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSource:
-    """A folder of images, `path/class_name/*.png`, `.jpg` or alike; a class id is the rank of its folder's name.
+    """A folder of images, `path/class_name/*.png`, `.jpg` and so on; a class id is the rank of its folder's name.
 
     With subfolders `path/train` and `path/test` (or `validation`, `valid`, `val`) these are the two parts.
     Otherwise `test_share` of each class, at least one image, is drawn as test part with `seed`.
@@ -342,14 +342,14 @@ class FolderSource:
             raise FileNotFoundError(f"{self.path} is not a folder; expected one with a subfolder of images per class.")
 
     def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
-        """Return the sorted names of the class folders, those of either part; `root` plays no role."""
+        """Return the sorted names of the class folders, those of either part; `root` is not used."""
         folders = [child for home in self._homes() for child in home.iterdir() if child.is_dir()]
         return tuple(sorted({folder.name for folder in folders if not folder.name.startswith(".")}))
 
-    def class_ids(self, names: Sequence[str], said_to_be: str = "class") -> tuple[int, ...]:
-        """Return the ids of classes; `said_to_be` is what an error calls one that is not there."""
+    def class_ids(self, names: Sequence[str], role: str = "class") -> tuple[int, ...]:
+        """Return the ids of classes; an error calls a missing one by its `role`."""
         ids = {name: label for label, name in enumerate(self.class_names())}
-        return tuple(ids[check_choice(said_to_be, name, ids)] for name in names)
+        return tuple(ids[check_choice(role, name, ids)] for name in names)
 
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes`, by class id and then file name, decoded lazily."""
@@ -430,7 +430,7 @@ class DigitsSource:
     image_size = 8
 
     def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
-        """Return "0" to "9"; `root` plays no role."""
+        """Return "0" to "9"; `root` is not used."""
         return tuple(map(str, range(10)))
 
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
