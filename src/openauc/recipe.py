@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -84,8 +85,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         # Numbers are stored in one type each (1 and 1.0 give the same recipe and the same JSON).
-        for name, (kind, allowed, wanted) in _NUMBERS.items():
-            object.__setattr__(self, name, _number(name, getattr(self, name), kind, allowed, wanted))
+        for name, (kind, allowed) in _NUMBERS.items():
+            object.__setattr__(self, name, _number(name, getattr(self, name), kind, allowed))
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         if not isinstance(self.normalize, bool):
@@ -147,27 +148,25 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "rand_augment_ops": get_args(Operations),
 }
 
-_NUMBERS: dict[str, tuple[type, Callable[[float], bool], str]] = {
-    "epochs": (int, lambda value: value >= 1, "a whole number of at least 1"),
-    "batch_size": (int, lambda value: value >= 1, "a whole number of at least 1"),
-    "image_size": (int, lambda value: value >= 1, "a whole number of at least 1"),
-    "restarts": (int, lambda value: value >= 0, "a whole number of at least 0"),
-    "warmup_epochs": (int, lambda value: value >= 0, "a whole number of at least 0"),
-    "rand_augment_n": (int, lambda value: value >= 0, "a whole number of at least 0"),
-    "rand_augment_m": (int, lambda value: 0 <= value <= 30, "a whole number from 0 to 30"),
-    "learning_rate": (float, lambda value: 0 < value < math.inf, "a positive number"),
-    "weight_decay": (float, lambda value: 0 <= value < math.inf, "a number of at least 0"),
-    "momentum": (float, lambda value: 0 <= value < 1, "a number from 0 to below 1"),
-    "label_smoothing": (float, lambda value: 0 <= value < 1, "a number from 0 to below 1"),
+_COUNT, _AMOUNT = (1, math.inf, "a whole number of at least 1"), (0, math.inf, "a whole number of at least 0")
+_SHARE = (0, math.nextafter(1, 0), "a number from 0 to below 1")
+_NUMBERS: dict[str, tuple[type, tuple[float, float, str]]] = {
+    **dict.fromkeys(("epochs", "batch_size", "image_size"), (int, _COUNT)),
+    **dict.fromkeys(("restarts", "warmup_epochs", "rand_augment_n"), (int, _AMOUNT)),
+    "rand_augment_m": (int, (0, 30, "a whole number from 0 to 30")),
+    "learning_rate": (float, (math.ulp(0), sys.float_info.max, "a positive number")),
+    "weight_decay": (float, (0, sys.float_info.max, "a number of at least 0")),
+    **dict.fromkeys(("momentum", "label_smoothing"), (float, _SHARE)),
 }
+"""Type, smallest and largest value of each number, and these in words."""
 
 
-def _number(name: str, value: object, kind: type, allowed: Callable[[float], bool], wanted: str) -> float:
-    accepted = Integral if kind is int else Real
-    if isinstance(value, bool) or not isinstance(value, accepted):
+def _number(name: str, value: object, kind: type, allowed: tuple[float, float, str]) -> float:
+    low, high, wanted = allowed
+    if isinstance(value, bool) or not isinstance(value, Integral if kind is int else Real):
         raise TypeError(f"{name} is {value!r}; pass {wanted}.")
     number: float = kind(value)
-    if not allowed(number):
+    if not low <= number <= high:
         raise ValueError(f"{name} is {value!r}; pass {wanted}.")
     return number
 

@@ -30,5 +30,5 @@ def run(*words: object, code: int = 0) -> str:
 
 def refused(*words: object, match: str) -> None:
     result = CliRunner().invoke(application(), [str(word) for word in words])
-    with pytest.raises((ValueError, FileNotFoundError, ImportError), match=match):
+    with pytest.raises((ValueError, TypeError, FileNotFoundError, ImportError), match=match):
         raise result.exception or AssertionError(result.output)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Protocol as Interface
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, VALIDATION, WEIGHTS, features_file
 from openauc._validation import UNKNOWN
 from openauc.bench.store import Claims, Store
-from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
+from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec, Watch
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
 from openauc.executors import Execute, in_process
@@ -34,32 +33,6 @@ from openauc.training.trained import Trained, load_data, trained
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 FILES = (LOG, WEIGHTS, PREDICTIONS, VALIDATION, *map(features_file, PARTS))
-
-
-class Watch(Interface):
-    """Whoever wants to see a run's progress."""
-
-    def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """The run begins: what it will do, and what was done before."""
-
-    def started(self, specs: Sequence[TrialSpec]) -> None:
-        """A job was given to a worker."""
-
-    def finished(self, result: TrialResult) -> None:
-        """A result, good or bad, is in the store."""
-
-
-class Unwatched:
-    """Nobody looks."""
-
-    def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """Ignore."""
-
-    def started(self, specs: Sequence[TrialSpec]) -> None:
-        """Ignore."""
-
-    def finished(self, result: TrialResult) -> None:
-        """Ignore."""
 
 
 def run(
@@ -97,7 +70,7 @@ def run(
     KeyboardInterrupt
         When stopped by SIGINT or SIGTERM; the store is complete up to then, and calling again goes on.
     """
-    store, watch = Store(out), watch or Unwatched()
+    store, watch = Store(out), watch or Watch()
     wanted = list({spec.id: spec for spec in specs}.values())
     store.plan(wanted)
     found = {spec.id: store.result(spec) for spec in wanted}
@@ -112,11 +85,13 @@ def run(
         # A generator ends before the claims do, so that nobody trains what is no longer claimed.
         stack.callback(getattr(outcomes, "close", lambda: None))
         for outcome in outcomes:
-            key = outcome.job.specs[0].training_id
-            _keep(store, outcome)
+            first = outcome.job.specs[0]
             for result in outcome.results:
+                for name in (LOG, WEIGHTS) if result.spec != first and result.error is None else ():
+                    store.copy(name, first, result.spec)
+                store.save(result, outcome.files.get(result.spec.id))
                 watch.finished(result)
-            claims.release(key)
+            claims.release(first.training_id)
     ended = (store.result(spec) for spec in wanted)
     return [result for result in ended if result is not None]
 
@@ -172,7 +147,9 @@ def run_trial(
     except TrainingInterrupted:
         raise
     except Exception as error:
-        return TrialResult(spec=spec, error=_told(error), seconds=time.perf_counter() - begin)
+        lines = "".join(traceback.format_exception(error)).rstrip()
+        told = f"{type(error).__name__}: {error}\n\n{lines}"
+        return TrialResult(spec=spec, error=told, seconds=time.perf_counter() - begin)
     return TrialResult(
         spec=spec,
         metrics=dict(evaluation.values),
@@ -190,8 +167,8 @@ def run_trial(
 
 def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
     """Train once and test for every trial of the job, in the job's folder or a temporary one."""
-    with _workplace(job.folder) as parent:
-        folders = {spec.id: parent / spec.id for spec in job.specs}
+    with nullcontext(job.folder) if job.folder else TemporaryDirectory(prefix="openauc-") as parent:
+        folders = {spec.id: Path(parent) / spec.id for spec in job.specs}
         first = folders[job.specs[0].id]
         first.mkdir(parents=True, exist_ok=True)
         network = trained(job.specs[0], first, data_root)
@@ -199,7 +176,12 @@ def run_job(job: Job, *, data_root: Path | None = None) -> Outcome:
             run_trial(spec, out=folders[spec.id], data_root=data_root, keep_features=job.keep_features, network=network)
             for spec in job.specs
         )
-        return Outcome(job, results, {key: _packed(folder) for key, folder in folders.items()} if job.pack else {})
+        files = {
+            key: {name: (folder / name).read_bytes() for name in FILES if (folder / name).is_file()}
+            for key, folder in folders.items()
+            if job.pack
+        }
+        return Outcome(job, results, files)
 
 
 def _evaluated(
@@ -234,7 +216,7 @@ def _jobs(
         if not claims.take(key):
             continue
         # Another runner may have finished some of them since the list was made.
-        left = [spec for spec in specs if _is_missing(store.result(spec), retry_failed)]
+        left = [spec for spec in specs if (found := store.result(spec)) is None or (retry_failed and found.error)]
         if not left:
             claims.release(key)
             continue
@@ -258,36 +240,3 @@ def _trained_before(store: Store) -> dict[str, TrialSpec]:
         for result in store.results()
         if result.error is None and (store.folder(result.spec) / WEIGHTS).is_file()
     }
-
-
-def _is_missing(result: TrialResult | None, retry_failed: bool) -> bool:
-    return result is None or (retry_failed and result.error is not None)
-
-
-def _keep(store: Store, outcome: Outcome) -> None:
-    first = outcome.job.specs[0]
-    for result in outcome.results:
-        files = outcome.files.get(result.spec.id)
-        if result.spec != first and result.error is None:
-            for name in (LOG, WEIGHTS):
-                store.copy(name, first, result.spec)
-        store.save(result, files)
-
-
-def _packed(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in FILES if (folder / name).is_file()}
-
-
-@contextmanager
-def _workplace(folder: str | None) -> Iterator[Path]:
-    if folder is not None:
-        yield Path(folder)
-        return
-    with tempfile.TemporaryDirectory(prefix="openauc-") as temporary:
-        yield Path(temporary)
-
-
-def _told(error: Exception) -> str:
-    """What went wrong in the first line, where below it."""
-    lines = "".join(traceback.format_exception(error)).rstrip()
-    return f"{type(error).__name__}: {error}\n\n{lines}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from openauc.training.spec import SETTABLE, Scalar, TrialSpec
 
-__all__ = ["SETTABLE", "Job", "Outcome", "Scalar", "TrialResult", "TrialSpec", "main_metric"]
+__all__ = ["SETTABLE", "Job", "Outcome", "Scalar", "TrialResult", "TrialSpec", "Watch", "main_metric"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +102,16 @@ class Outcome(NamedTuple):
     job: Job
     results: tuple[TrialResult, ...]
     files: Mapping[str, Mapping[str, bytes]] = {}
+
+
+class Watch:
+    """Is told the progress of a run; this one ignores it."""
+
+    def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
+        """The run begins: what it will do, and what was done before."""
+
+    def started(self, specs: Sequence[TrialSpec]) -> None:
+        """A job was given to a worker."""
+
+    def finished(self, result: TrialResult) -> None:
+        """A result, good or bad, is in the store."""

@@ -18,6 +18,8 @@ from openauc.commands.train import require_torch
 from openauc.metrics.registry import METRICS
 from openauc.protocols import PROTOCOLS
 
+Rows = Iterable[tuple[str, ...]]
+
 
 def list_(
     what: Annotated[
@@ -31,105 +33,82 @@ def list_(
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
-    for name, table in _TABLES.items():
+    for name, (rows, columns) in _TABLES.items():
         if what in (None, name):
-            console.print(table())
+            table = Table(title=name, title_justify="left", box=None, pad_edge=False)
+            for column in columns:
+                table.add_column(column, no_wrap=True)
+            for row in rows():
+                table.add_row(*map(escape, row))
+            console.print(table)
 
 
-def _methods() -> Table:
+def _methods() -> Rows:
     from openauc.methods import method_names
 
-    rows = ((name, _summary(f"openauc.methods.{name}")) for name in method_names())
-    return _table("methods", ("name", "what it is"), rows)
+    return ((name, _summary(f"openauc.methods.{name}")) for name in method_names())
 
 
-def _scores() -> Table:
+def _scores() -> Rows:
     from openauc.features.scores.registry import SCORES
 
-    rows = ((name, score.looks_at, score.formula, score.source) for name, score in SCORES.items())
-    return _table("scores", ("name", "looks at", "formula", "source"), rows)
+    return ((name, score.looks_at, score.formula, score.source) for name, score in SCORES.items())
 
 
-def _encoders() -> Table:
+def _encoders() -> Rows:
     from openauc.encoders import ENCODERS
 
-    rows = ((name, *about) for name, about in ENCODERS.items())
-    return _table("encoders", ("name", "what it is", "licence", "source"), rows)
+    return ((name, *about) for name, about in ENCODERS.items())
 
 
-def _protocols() -> Table:
-    rows = (
-        (
-            name,
-            f"{len(protocol.splits[0].known)} + {len(protocol.splits[0].unknown)}",
-            str(len(protocol.splits)),
-            str(protocol.image_size),
-            protocol.reference,
-        )
-        for name, protocol in PROTOCOLS.items()
-    )
-    return _table("protocols", ("name", "known + unknown", "splits", "pixels or features", "reference"), rows)
+def _protocols() -> Rows:
+    for name, protocol in PROTOCOLS.items():
+        known, unknown = (len(classes) for classes in protocol.splits[0][:2])
+        yield name, f"{known} + {unknown}", str(len(protocol.splits)), str(protocol.image_size), protocol.reference
 
 
-def _recipes() -> Table:
-    rows = (
-        (
-            name + (" (default)" if name == protocol.default_recipe else ""),
-            protocol_name,
-            str(recipe.epochs),
-            str(recipe.batch_size),
-            f"{recipe.optimizer} {recipe.learning_rate:g}",
-            recipe.schedule,
-            recipe.augmentation,
-        )
-        for protocol_name, protocol in PROTOCOLS.items()
-        for name, recipe in protocol.recipes.items()
-    )
-    columns = ("name", "protocol", "epochs", "batch", "optimizer", "schedule", "augmentation")
-    return _table("recipes", columns, rows)
+def _recipes() -> Rows:
+    for protocol_name, protocol in PROTOCOLS.items():
+        for name, recipe in protocol.recipes.items():
+            yield (
+                name + (" (default)" if name == protocol.default_recipe else ""),
+                protocol_name,
+                str(recipe.epochs),
+                str(recipe.batch_size),
+                f"{recipe.optimizer} {recipe.learning_rate:g}",
+                recipe.schedule,
+                recipe.augmentation,
+            )
 
 
-def _backbones() -> Table:
+def _backbones() -> Rows:
     require_torch("listing backbones")
     from openauc.models.backbones import ARCHITECTURES, LIBRARIES
 
-    ours = ((name, _first_line(kind.__doc__)) for name, kind in ARCHITECTURES.items())
-    theirs = ((f"{name}:NAME", _first_line(load.__doc__)) for name, load in LIBRARIES.items())
-    return _table("backbones", ("name", "what it is"), (*ours, *theirs))
+    yield from ((name, _first_line(kind.__doc__)) for name, kind in ARCHITECTURES.items())
+    yield from ((f"{name}:NAME", _first_line(load.__doc__)) for name, load in LIBRARIES.items())
 
 
-def _metrics() -> Table:
-    rows = ((name, metric.label, metric.better) for name, metric in METRICS.items())
-    return _table("metrics", ("name", "what it is", "better"), rows)
+def _metrics() -> Rows:
+    return ((name, metric.label, metric.better) for name, metric in METRICS.items())
 
 
-def _benchmarks() -> Table:
+def _benchmarks() -> Rows:
     from openauc.bench.suites import load_suite, suite_names
 
-    suites = [load_suite(name) for name in suite_names()]
-    rows = ((suite.name, suite.description, " ".join(suite.options)) for suite in suites)
-    return _table("benchmarks", ("name", "what it is", "options"), rows)
+    return ((suite.name, suite.description, " ".join(suite.options)) for suite in map(load_suite, suite_names()))
 
 
-_TABLES: dict[str, Callable[[], Table]] = {
-    "methods": _methods,
-    "scores": _scores,
-    "encoders": _encoders,
-    "protocols": _protocols,
-    "recipes": _recipes,
-    "backbones": _backbones,
-    "metrics": _metrics,
-    "benchmarks": _benchmarks,
+_TABLES: dict[str, tuple[Callable[[], Rows], tuple[str, ...]]] = {
+    "methods": (_methods, ("name", "what it is")),
+    "scores": (_scores, ("name", "looks at", "formula", "source")),
+    "encoders": (_encoders, ("name", "what it is", "licence", "source")),
+    "protocols": (_protocols, ("name", "known + unknown", "splits", "pixels or features", "reference")),
+    "recipes": (_recipes, ("name", "protocol", "epochs", "batch", "optimizer", "schedule", "augmentation")),
+    "backbones": (_backbones, ("name", "what it is")),
+    "metrics": (_metrics, ("name", "what it is", "better")),
+    "benchmarks": (_benchmarks, ("name", "what it is", "options")),
 }
-
-
-def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
 
 
 def _summary(module: str) -> str:

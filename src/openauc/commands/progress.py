@@ -15,13 +15,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from openauc.bench.trial import TrialResult, TrialSpec, main_metric
+from openauc.bench.trial import TrialResult, TrialSpec, Watch, main_metric
 from openauc.metrics.registry import METRICS
 
 METRIC = "openauc"
 
 
-class Progress:
+class Progress(Watch):
     """State of a run, shown while it lasts: a small table on a terminal, a line for every result elsewhere.
 
     ``cost`` says by id how much work each trial is, in any unit.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,8 +19,6 @@ from openauc.recipe import FIELDS
 
 if TYPE_CHECKING:
     from openauc.bench.store import Store
-
-T = TypeVar("T")
 
 ProtocolName = Annotated[
     str, typer.Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
@@ -92,7 +90,8 @@ def train(
     with _own_folder(folder, spec, main=state.is_main_process) as store:
         state.wait_for_everyone()
         found = store.result(spec)
-        if found is not None and found.error is None and not _lacking(folder, keep):
+        lacking = keep is not None and not (folder / features_file("train")).is_file()
+        if found is not None and found.error is None and not lacking:
             if state.is_main_process:
                 typer.echo(f"{folder} is complete; remove it to train again. {_headline(found)}")
             return
@@ -141,10 +140,6 @@ def _fail(error: str) -> None:
     raise typer.Exit(1)
 
 
-def _lacking(folder: Path, keep: Literal["features"] | None) -> bool:
-    return bool(keep) and not (folder / features_file("train")).is_file()
-
-
 def _announced(spec: TrialSpec, recipe: str | None) -> str:
     """What is about to be trained, and why with this recipe."""
     from openauc.bench.selection import named_recipe
@@ -181,7 +176,8 @@ def make_spec(
     epochs: int | None = None,
     **more: Any,
 ) -> TrialSpec:
-    """Trial from the words of a command; on the command line a value of the wrong type is bad input like any other."""
+    """Trial from the words of a command."""
+    from openauc._validation import check_choice
     from openauc.features.scores.base import HEAD_NAMES
     from openauc.methods import load_method, method_options, recipe_for
 
@@ -189,45 +185,21 @@ def make_spec(
     options = {} if head else method_options(load_method(method))
     fields: dict[str, dict[str, Any]] = {"recipe": {}, "trial": {}, "method": {}}
     for name, value in assignments("--set", settings).items():
-        fields[_room(name, options, method)][name.removeprefix("method.")] = value
-    for name, value in fields["method"].items():
-        default = options.get(name)
+        owner = "recipe" if name in FIELDS else "trial" if name in SETTABLE else "method"
+        option = name.removeprefix("method.")
+        fields[owner][option] = value
+        if owner == "method" and option not in (known := {*options, "preset"}):
+            check_choice(f"--set with {method}: the field", name, (*sorted(known), *SETTABLE, *FIELDS))
+        default = options.get(option) if owner == "method" else None
         if isinstance(default, int | float) and not isinstance(value, int | float):
             raise ValueError(f"--set {name}={value}: expected a value like {default!r}.")
     epochs = fields["recipe"].pop("epochs", epochs)
     if "augmentation" in fields["recipe"] and fields["recipe"]["augmentation"] is None:
         fields["recipe"]["augmentation"] = "none"  # the word, which means None elsewhere
-
-    def build() -> TrialSpec:
-        if head and (recipe or epochs or fields["recipe"]):
-            raise ValueError(f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs.")
-        chosen = None if head else recipe_for(recipe, protocol, method, epochs=epochs, **fields["recipe"])
-        return TrialSpec.of(
-            protocol, split, method, recipe=chosen, method_args=fields["method"], **fields["trial"], **more
-        )
-
-    return _typed(build)
-
-
-def _room(name: str, options: dict[str, Any], method: str) -> str:
-    """Whose a setting is: the recipe's, the trial's or the method's."""
-    from openauc._validation import check_choice
-
-    if name in FIELDS:
-        return "recipe"
-    if name in SETTABLE:
-        return "trial"
-    known = {*options, "preset"}
-    if name.removeprefix("method.") not in known:
-        check_choice(f"--set with {method}: the field", name, (*sorted(known), *SETTABLE, *FIELDS))
-    return "method"
-
-
-def _typed(build: Callable[[], T]) -> T:
-    try:
-        return build()
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+    if head and (recipe or epochs or fields["recipe"]):
+        raise ValueError(f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs.")
+    chosen = None if head else recipe_for(recipe, protocol, method, epochs=epochs, **fields["recipe"])
+    return TrialSpec.of(protocol, split, method, recipe=chosen, method_args=fields["method"], **fields["trial"], **more)
 
 
 def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
@@ -246,11 +218,8 @@ def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
     try:
-        return ast.literal_eval(text)
+        return ast.literal_eval(text.title() if text.lower() in ("true", "false", "none") else text)
     except (ValueError, SyntaxError):
         return text
 

@@ -7,16 +7,17 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from openauc._files import parse_json, write_text
 from openauc._trial_files import LOG
 from openauc.bench.rendering import Grid, layout
 from openauc.bench.store import Store
-from openauc.bench.summary import Cell, Row, Summary, summarise
+from openauc.bench.summary import Cell, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
+from openauc.intervals import Interval
 from openauc.metrics.registry import METRICS
 from openauc.report.commands import command_of
 from openauc.report.page import interval, percent, render
@@ -36,7 +37,7 @@ def write_report(
     baseline: str | None = None,
     level: float = 0.95,
 ) -> None:
-    """Write :func:`store_report`, all or nothing; links are relative to where it is written.
+    """Write :func:`store_report` to a file; links are relative to it.
 
     >>> write_report("runs/digits", "report.html", baseline="ce_plus")  # doctest: +SKIP
     """
@@ -119,54 +120,37 @@ def _counts(trials: Sequence[Scored]) -> dict[str, int]:
     return {word: n for word, n in counts.items() if n or word == "finished"}
 
 
-def _headline(summary: Summary) -> str:
-    """Who leads where; whether that is more than chance is for the table to say."""
-    label = METRICS[summary.metric].label
+def _headline(summary: Summary) -> dict[str, Any]:
+    """Who leads where, and how many intervals overlap with the leader's; the template says it in a sentence."""
     columns = [i for i, column in enumerate(summary.columns) if column != MEAN]
+    filled = [(row, i) for row in summary.rows for i in columns if row.cells[i].mean is not None]
     leaders = {i: found for i in columns if (found := [row for row in summary.rows if row.cells[i].rank == 1])}
-    if not leaders:
-        filled = [(row, i) for row in summary.rows for i in columns if row.cells[i].mean is not None]
-        if not filled:
-            return "No trial has finished yet."
-        row, i = filled[0]
-        if any(other is not row for other, _ in filled):
-            n_trials = sum(other.cells[j].n_trials for other, j in filled)
-            return f"{n_trials} trials have finished, too few to say who leads."
-        return f"{row.label} reaches {label} {_value(row.cells[i])} on {summary.columns[i].label}."
-    so_far = "So far, " if any(row.cells[i].missing for row in summary.rows for i in columns) else ""
-    if len(leaders) > 1:
-        wins = Counter(row.label for found in leaders.values() for row in found)
-        most = max(wins.values())
-        names = [name for name, n in wins.items() if n == most]
-        return f"{so_far}{_have(names)} the best {label} in {most} of {len(leaders)} columns."
-    ((i, found),) = leaders.items()
-    best = found[0].cells[i]
-    names = [row.label for row in found]
-    others = [row for row in summary.rows if row.label not in names]
-    where = summary.columns[i].label
-    return f"{so_far}{_have(names)} the best {label} on {where}, {_value(best)}{_chance(best, others, i)}."
-
-
-def _have(names: Sequence[str]) -> str:
-    """The subject of a sentence, with its verb."""
-    *most, last = names
-    return f"{', '.join(most)} and {last} have" if most else f"{last} has"
+    wins = Counter(row.label for found in leaders.values() for row in found)
+    most = max(wins.values(), default=0)
+    names = [name for name, n in wins.items() if n == most] or [filled[0][0].label if filled else ""]
+    i = next(iter(leaders), filled[0][1] if filled else 0)
+    best = leaders[i][0].cells[i] if leaders else filled[0][0].cells[i] if filled else Cell()
+    others = {row.label: row.cells[i].interval for row in summary.rows if row.label not in names}
+    return {
+        "names": names,
+        "value": _value(best),
+        "where": summary.columns[i].label,
+        "won": most,
+        "columns": len(leaders),
+        "finished": sum(row.cells[j].n_trials for row, j in filled),
+        "rows": len({row.label for row, _ in filled}),
+        "missing": any(row.cells[j].missing for row in summary.rows for j in columns),
+        "compared": best.interval is not None and any(others.values()),
+        "near": [name for name, other in others.items() if best.interval and other and _overlap(best.interval, other)],
+    }
 
 
 def _value(cell: Cell) -> str:
-    bounds = f" ({interval(cell.interval)})" if cell.interval is not None else ""
-    return f"{percent(cell.mean or 0.0)}{bounds}"
+    return percent(cell.mean or 0.0) + (f" ({interval(cell.interval)})" if cell.interval is not None else "")
 
 
-def _chance(best: Cell, others: Sequence[Row], i: int) -> str:
-    """How many of the others might be as good."""
-    bounds, reached = best.interval, [(row.label, row.cells[i].interval) for row in others]
-    if bounds is None or not any(other for _, other in reached):
-        return ""
-    near = [label for label, other in reached if other and other.low <= bounds.high and bounds.low <= other.high]
-    if len(near) > 1:
-        return f"; the intervals of {len(near)} others overlap with it"
-    return f"; the interval of {near[0]} overlaps with it" if near else "; no other interval reaches it"
+def _overlap(one: Interval, other: Interval) -> bool:
+    return other.low <= one.high and one.low <= other.high
 
 
 def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
@@ -282,67 +266,41 @@ def _sensitivity(summary: Summary, rows: Rows) -> list[dict[str, Any]]:
     ]
 
 
-class _Made(NamedTuple):
-    """A trial in a list: what came of it, where its predictions are, and the command that makes it again."""
-
-    spec: TrialSpec
-    state: str
-    seconds: float
-    link: str | None
-    command: str
-
-
-class _Details(NamedTuple):
-    """What a cell of the table rests on."""
-
-    row: str
-    column: str
-    settings: str
-    finished: int
-    trials: list[_Made]
-    environments: list[str]
-
-
-def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) -> list[_Details]:
+def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) -> list[dict[str, Any]]:
+    """What each cell of the table rests on."""
     found = []
     for row in summary.rows:
         for column, cell in zip(summary.columns, row.cells, strict=True):
             if column == MEAN or column.group is not None or cell.is_empty:
                 continue
             members = _of(rows[row.label], column)
-            finished = [trial.finished for trial in members if trial.finished]
+            environments = [trial.finished.environment for trial in members if trial.finished]
+            told = (" · ".join(f"{key} {value}" for key, value in facts.items()) for facts in environments if facts)
             found.append(
-                _Details(
-                    row.label,
-                    column.label,
-                    cell.settings,
-                    len(finished),
-                    [_made(trial, store, page, metric) for trial in members],
-                    list(
-                        dict.fromkeys(
-                            " · ".join(f"{k} {v}" for k, v in r.environment.items()) for r in finished if r.environment
-                        )
-                    ),
-                )
+                {
+                    "row": row.label,
+                    "column": column.label,
+                    "settings": cell.settings,
+                    "finished": len(environments),
+                    "trials": [_made(trial, store, page, metric) for trial in members],
+                    "environments": list(dict.fromkeys(told)),
+                }
             )
     return found
 
 
-def _made(trial: Scored, store: Store, page: Path, metric: str) -> _Made:
-    result = trial.result
-    if result is None:
-        state = "no result"
-    elif result.error is not None:
-        state = "failed"
-    elif not _is_number(result.metrics.get(metric)):
-        state = "no number"
-    else:
-        bounds = _bounds(result, metric)
-        state = percent(result.metrics[metric]) + (f" ({interval(bounds)})" if bounds else "")
-    link = None
-    if result is not None and (file := store.predictions(result)) is not None:
-        link = quote(Path(os.path.relpath(file, page)).as_posix())
-    return _Made(trial.spec, state, result.seconds if result else 0.0, link, command_of(trial.spec))
+def _made(trial: Scored, store: Store, page: Path, metric: str) -> dict[str, Any]:
+    """What came of a trial, where its predictions are, and the command that makes it again."""
+    result, state, link = trial.result, "no result", None
+    if result is not None:
+        state = "failed" if result.error is not None else "no number"
+        if result.error is None and _is_number(result.metrics.get(metric)):
+            bounds = _bounds(result, metric)
+            state = percent(result.metrics[metric]) + (f" ({interval(bounds)})" if bounds else "")
+        if (file := store.predictions(result)) is not None:
+            link = quote(Path(os.path.relpath(file, page)).as_posix())
+    seconds = result.seconds if result else 0.0
+    return {"spec": trial.spec, "state": state, "seconds": seconds, "link": link, "command": command_of(trial.spec)}
 
 
 def _failure(result: TrialResult, store: Store) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -180,10 +180,34 @@ def embed_images(
     method.eval()
     try:
         with torch.inference_mode():
-            found = _Predictor(method, images, recipe, size).embed(own, half=precision == "bf16", seen=seen)
+            found = _embed_rows(method, images, recipe, np.split(own, range(size, len(own), size)), precision, seen)
     finally:
         method.train(training)
     features, logits = zip(*gather_object([found]), strict=True)
+    return np.concatenate(features), np.concatenate(logits)
+
+
+def _embed_rows(
+    method: Method,
+    images: Images,
+    recipe: Recipe,
+    batches: Sequence[NDArray[np.int64]],
+    precision: InferencePrecision,
+    seen: Callable[[int], object],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    device = _device(method)
+    transform = TestTransform(recipe, images.shape[1])
+    backbone = fold_batch_norms(method.backbone)
+    # Set here in any case, so that the logits follow from the weights and not from how they were made.
+    lay_out(backbone, torch.channels_last)
+    features = [np.empty((0, backbone.feature_dim), np.float32)]
+    logits = [np.empty((0, method.num_classes), np.float32)]
+    for pixels in Pixels(images, device).stream([rows for rows in batches if len(rows)]):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            hidden = backbone(laid_out(transform(pixels), torch.channels_last))
+            logits.append(method.class_scores(hidden).float().cpu().numpy())
+            features.append(hidden.float().cpu().numpy())
+        seen(sum(map(len, logits)))
     return np.concatenate(features), np.concatenate(logits)
 
 
@@ -214,38 +238,6 @@ def fold_batch_norms(backbone: Backbone) -> Backbone:
                 setattr(module, convolution, fuse_conv_bn_eval(layer, batch_norm))
                 setattr(module, norm, nn.Identity())
     return folded
-
-
-class _Predictor:
-    """A method ready to predict rows of one set of images."""
-
-    def __init__(self, method: Method, images: Images, recipe: Recipe, batch_size: int) -> None:
-        self.device = _device(method)
-        self.pixels = Pixels(images, self.device)
-        self.transform = TestTransform(recipe, images.shape[1])
-        self.batch_size = batch_size
-        # A copy that shares everything with the method except its backbone.
-        self.method = copy.copy(method)
-        self.method._modules = dict(method._modules)
-        self.method.backbone = fold_batch_norms(method.backbone)
-        # Set here in any case, so that the logits follow from the weights and not from how they were made.
-        lay_out(self.method.backbone, torch.channels_last)
-
-    def embed(
-        self, rows: NDArray[np.int64], *, half: bool, seen: Callable[[int], object]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(n, D) features and (n, C) logits of some rows."""
-        batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
-        features = [np.empty((0, self.method.backbone.feature_dim), np.float32)]
-        logits = [np.empty((0, self.method.num_classes), np.float32)]
-        for pixels in self.pixels.stream(batches):
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
-                x = laid_out(self.transform(pixels), torch.channels_last)
-                hidden = self.method.backbone(x)
-                logits.append(self.method.class_scores(hidden).float().cpu().numpy())
-                features.append(hidden.float().cpu().numpy())
-            seen(sum(map(len, logits)))
-        return np.concatenate(features), np.concatenate(logits)
 
 
 def _pairs(module: nn.Module) -> list[tuple[str, str]]:

@@ -55,7 +55,8 @@ class Suite:
             check_choice(f"an option of benchmark {self.name!r}", option, self.options)
         specs = self.build(**options)
         if not isinstance(specs, list) or not all(isinstance(spec, TrialSpec) for spec in specs):
-            found = f"a list with {_stranger(specs)!r}" if isinstance(specs, list) else repr(type(specs).__name__)
+            strangers = [spec for spec in specs if not isinstance(spec, TrialSpec)] if isinstance(specs, list) else []
+            found = f"a list with {strangers[0]!r}" if strangers else repr(type(specs).__name__)
             raise TypeError(f"trials() of benchmark {self.name!r} returned {found}; return a list of TrialSpec.")
         if not specs:
             raise ValueError(f"benchmark {self.name!r} has no trials with {options or 'its defaults'}.")
@@ -110,7 +111,3 @@ def _from_file(file: Path) -> ModuleType:
     except Exception as error:
         raise ValueError(f"{file} cannot be imported ({type(error).__name__}: {error}); correct it first.") from error
     return module
-
-
-def _stranger(specs: list[Any]) -> Any:
-    return next(spec for spec in specs if not isinstance(spec, TrialSpec))
