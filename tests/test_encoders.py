@@ -28,7 +28,8 @@ from transformers import (
 )
 
 from openauc.encoders import ENCODERS, get_encoder
-from openauc.encoders.images import _efficientnet, as_images, centre_crop
+from openauc.encoders.base import as_images, centre_crop
+from openauc.encoders.networks import _efficientnet
 from openauc.protocols.sources import EncodedImage
 
 ROOT = Path(__file__).resolve().parents[1]

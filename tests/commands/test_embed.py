@@ -413,8 +413,8 @@ def test_parts_of_another_encoder_are_refused(pictures, colours, tmp_path, monke
     line = ("embed", pictures, "-o", out, "-e")
     run(*line, colours, code=2)
     said = run(*line, "efficientnet_lite0", code=2)
-    assert "out.parquet.parts holds another run: encoder was 'onnx:" in said
-    assert "Or remove" in said
+    assert 'out.parquet.parts holds features of another encoder: it was {"encoder": "onnx:' in said
+    assert "remove it to start again" in said
 
 
 def test_damaged_parts_are_named_with_what_to_do(table, words, tmp_path, monkeypatch):
@@ -423,8 +423,8 @@ def test_damaged_parts_are_named_with_what_to_do(table, words, tmp_path, monkeyp
     interrupted(monkeypatch, counts, 3, *line)
     content = parts_file(out).read_bytes()
     parts_file(out).write_bytes(content[:100] + bytes(len(content) - 100))
-    assert f"{parts_file(out)} cannot be used" in (said := run(*line, code=2))
-    assert "remove it to start again" in said
+    assert f"{parts_file(out)} would keep finished features, but cannot be used" in (said := run(*line, code=2))
+    assert "move it away" in said
     parts_file(out).unlink()
     run(*line)
     assert len(embedded(out)["embedding"]) == 50
@@ -452,7 +452,9 @@ def test_parts_that_are_not_ours_stay(table, words, tmp_path, kind):
         with closing(sqlite3.connect(file)) as database, database:
             database.execute("CREATE TABLE features (mine)")
     before = None if kind == "folder" else file.read_bytes()
-    assert f"{file} would keep finished parts" in (said := run("embed", table, "-e", words, "-o", out, code=2))
+    assert f"{file} would keep finished features, but cannot be used" in (
+        said := run("embed", table, "-e", words, "-o", out, code=2)
+    )
     assert "move it away, or write to another file" in said
     assert file.is_dir() if kind == "folder" else file.read_bytes() == before
     assert not out.exists()
@@ -460,7 +462,7 @@ def test_parts_that_are_not_ours_stay(table, words, tmp_path, kind):
 
 def test_bad_input_is_said_in_one_sentence(pictures, table, words, colours, tmp_path):
     out = ("-o", tmp_path / "out.parquet")
-    assert "as text, hundreds of numbers a row" in run("embed", table, "-e", words, "-o", "features.csv", code=2)
+    assert "expected .parquet or .npz" in run("embed", table, "-e", words, "-o", "features.csv", code=2)
     assert "expected .parquet or .npz" in run("embed", table, "-e", words, "-o", "features.json", code=2)
     assert "does not exist; create it first" in run("embed", table, "-e", words, "-o", tmp_path / "no/a.npz", code=2)
     assert "it is an input of this command" in run("embed", table, "-e", words, "-o", table, code=2)

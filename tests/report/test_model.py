@@ -14,13 +14,14 @@ import openauc
 from openauc import Predictions
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.samples import read_samples
-from openauc.report.model import LINES, MOST_CLASSES, model_data, slider_columns, thin
+from openauc.report.model import LINES, MOST_CLASSES, Options, model_data, slider_columns, thin
 
 from .conftest import predictions
 
 
-def data_of(triple: Predictions, **options: Any) -> dict:
-    return model_data("m", RankedSamples(read_samples(*triple)), n_replicates=20, **options)[1]
+def data_of(triple: Predictions, origin: np.ndarray | None = None, **options: Any) -> dict:
+    model = RankedSamples(read_samples(*triple))
+    return model_data("m", model, Options(n_replicates=20, **options), origin)[1]
 
 
 @pytest.mark.parametrize("position", [0, 1, 17, 200, -1])

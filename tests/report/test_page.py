@@ -7,7 +7,19 @@ import re
 
 import pytest
 
-from openauc.report.page import LIBRARIES, N_COLORS, _asset, interval, p_value, percent, render, signed
+from openauc.report.page import (
+    LIBRARIES,
+    N_COLORS,
+    _asset,
+    change,
+    interval,
+    number,
+    p_value,
+    percent,
+    render,
+    sentence,
+    signed,
+)
 
 EVIL = "</script><script>alert(1)</script><!--\u2028'\"&"
 
@@ -102,6 +114,15 @@ def test_vendored_files_are_the_released_ones() -> None:
 
 def test_numbers_as_one_reads_them() -> None:
     assert percent(0.5) == "50.0\xa0%"
+    assert percent(-0.02) == "−2.0\xa0%"
+    assert signed(0.034) == "+3.4"
+    assert signed(-0.0002) == "+0.0"
+    assert interval((0.861, 0.8799)) == "86.1 – 88.0"
+    assert change(0.5, 0.5004) == "from 50.00\xa0% to 50.04\xa0%"
+    assert number(-10.76764) == "−10.768"
+    assert number(float("-inf")) == "−∞"
+    assert p_value(1e-9) == "< 0.001"
+    assert sentence("about 95 % are accepted") == "About 95 % are accepted."
     assert percent(-1e-9) == "0.0\xa0%"
     assert signed(-0.034) == "−3.4"
     assert interval((-0.01, 1.2), 0) == "−1 – 120"

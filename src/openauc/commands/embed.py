@@ -52,13 +52,13 @@ def embed(
 
     For a training that asks for code from elsewhere, --method and --set backbone name it.
     """
-    from openauc.encoders.inputs import open_source
+    from openauc.encoders.inputs import open_items
     from openauc.encoders.output import check_output, parts_file, write_embeddings
     from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
 
     check_output(out)
     run = Path(encoder) if Path(encoder).is_dir() else None
-    opened = open_source(
+    opened = open_items(
         source,
         wanted="image" if run else encoder_kind(encoder),
         text_column=text_column,

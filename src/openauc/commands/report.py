@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from openauc._columns import ColumnNames, read_columns
+from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
 from openauc.commands.predictions import (
     LabelColumn,
@@ -58,27 +59,23 @@ def report(
     score_column: ScoreColumn = "open_score",
     unknown_label: UnknownLabel = "-1",
     lower_is_unknown: LowerIsUnknown = False,
-    replicates: Annotated[
-        int | None,
-        typer.Option(help="Bootstrap replicates; 2,000 by default."),
-    ] = None,
+    replicates: Annotated[int | None, typer.Option(help="Bootstrap replicates; 2,000 by default.")] = None,
     seed: Seed = 0,
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
 
-    Of a model: what to expect of it, what it looks at, and how much to accept; with tables also how well it does there.
+    Of a model: what to expect of it, which scores it uses, and how much to accept; with tables, also how well it does
+    on them.
     """
     from openauc._files import is_stream, write_text
-    from openauc.predictions import read_columns
     from openauc.report import predictions_report, write_report
 
     folders = [source for source in sources if source.is_dir()]
     command = shlex.join(["openauc", *sys.argv[1:]])
     if folders and is_model(sources[0]):
         target = out or sources[0] / REPORT
-        write_text(
-            target, _model_page(*sources, label_column=label_column, rng=seed, n_replicates=replicates, command=command)
-        )
+        page = _model_page(*sources, label_column=label_column, rng=seed, n_replicates=replicates, command=command)
+        write_text(target, page)
     elif folders:
         if len(sources) > 1:
             raise ValueError(f"{folders[0]} is a folder; pass one store alone, or files of predictions only.")
@@ -88,15 +85,13 @@ def report(
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
         models = {
-            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+            name: load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
             for name, file in files.items()
         }
         page = predictions_report(
             models,
             class_names=None if class_names is None else _read_names(class_names),
-            origins=None
-            if origin_column is None
-            else {name: _origin(read_columns(file), origin_column, file) for name, file in files.items()},
+            origins=None if origin_column is None else {n: _origin(f, origin_column) for n, f in files.items()},
             level=level,
             rng=seed,
             n_replicates=replicates,
@@ -129,14 +124,9 @@ def _read_names(file: Path) -> dict[str, str]:
     """Label, as text, -> name."""
     try:
         text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not text in UTF-8; expected names of classes.") from None
-    found: Any = text.splitlines()
-    if file.suffix.lower() == ".json":
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"{file} is not JSON ({error}).") from None
+        found: Any = json.loads(text) if file.suffix.lower() == ".json" else text.splitlines()
+    except ValueError as error:
+        raise ValueError(f"{file} is not text in UTF-8, or not JSON ({error}).") from None
     if isinstance(found, list):
         found = dict(enumerate(found))
     if not isinstance(found, dict):
@@ -144,7 +134,6 @@ def _read_names(file: Path) -> dict[str, str]:
     return {str(label): str(name) for label, name in found.items()}
 
 
-def _origin(columns: Mapping[str, Any], name: str, file: Path) -> Any:
-    if name not in columns:
-        raise ValueError(f"{file} has no column {name!r}; it has {', '.join(map(repr, columns))}.")
-    return columns[name]
+def _origin(file: Path, name: str) -> Any:
+    columns = read_columns(file)
+    return columns[check_choice(f"the --origin-column of {file}", name, columns)]

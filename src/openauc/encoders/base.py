@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, readable_suffixes
 
 Kind = Literal["text", "image"]
 Features = NDArray[np.float32]
@@ -90,9 +95,60 @@ def bad_texts(items: Sequence[Any], where: str) -> Iterator[tuple[int, ValueErro
             yield row, ValueError(f"{where}: row {row} is empty (row 0 is the first); give it a text or remove it.")
 
 
-def token_mean(hidden: Any, mask: Any) -> Any:
-    """Mean over the tokens that are not padding: (B, T, D) and (B, T), of numpy or torch, to (B, D)."""
-    return (hidden * mask[:, :, None]).sum(1) / mask.sum(1)[:, None]
+def as_images(items: Sequence[Any]) -> list[Any]:
+    """RGB images of Pillow, each in its own size, of arrays, Pillow images, paths or compressed images."""
+    need("PIL", "images")
+    readable_suffixes()  # lets Pillow read all of them
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(_as_image, items))
+
+
+def _as_image(item: Any) -> Any:
+    from PIL import Image
+
+    if isinstance(item, Image.Image):
+        return _upright(item)
+    if isinstance(item, np.ndarray):
+        if item.dtype != np.uint8 or item.shape[2:] not in ((), (3,)) or item.ndim not in (2, 3):
+            raise TypeError(f"an image is {item.dtype} of shape {item.shape}; expected uint8, (H, W, 3) or (H, W).")
+        return Image.fromarray(item).convert("RGB")
+    if isinstance(item, str | Path):
+        item = EncodedImage(Path(item))
+    if not isinstance(item, EncodedImage):
+        raise TypeError(f"an image is {type(item).__name__}; expected an array, a Pillow image or a path.")
+    if item.content == b"":
+        raise ValueError(f"{item} has no image bytes; remove the row or put the image in.")
+    try:
+        with Image.open(item.file if item.content is None else io.BytesIO(item.content)) as image:
+            return _upright(image)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no image {item}.") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        foreign = item.content is None and item.file.suffix.lower() in IMAGE_SUFFIXES - readable_suffixes()
+        remedy = "convert it to .png, or pip install pillow-heif for .heic"
+        advice = remedy if foreign else "fetch it again or remove it"
+        raise ValueError(f"{item} holds no readable image ({error}); {advice}.") from error
+
+
+def _upright(image: Any) -> Any:
+    """RGB, turned as the camera was held (EXIF)."""
+    from PIL import ImageOps
+
+    # Broken EXIF does not mean broken pixels, which fail below.
+    with suppress(Exception):
+        image = ImageOps.exif_transpose(image)
+    return image.convert("RGB")
+
+
+def centre_crop(image: Any, size: int) -> NDArray[np.uint8]:
+    """Pixels (size, size, 3) of the middle of an image whose short side was resized to size / 0.875."""
+    from PIL import Image
+
+    scale = round(size / 0.875) / min(image.size)
+    width, height = (max(size, round(side * scale)) for side in image.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    resized = image.resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(resized.crop((left, top, left + size, top + size)))
 
 
 def need(module: str, what: str, install: str = "'openauc[encode]'") -> Any:
@@ -115,20 +171,3 @@ def choose_device(device: str | None) -> Any:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"device is {device!r}, which torch does not have here ({reason}); leave it out.") from error
     return chosen
-
-
-def open_session(model: str | bytes, device: str | None = None) -> Any:
-    """The ONNX network of a file or of its content, with as many threads as OMP_NUM_THREADS says."""
-    onnxruntime = need("onnxruntime", "ONNX networks")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
-    options.log_severity_level = 3
-    wanted = ("CPUExecutionProvider",) if device == "cpu" else ("CUDAExecutionProvider", "CPUExecutionProvider")
-    try:
-        providers = [provider for provider in wanted if provider in onnxruntime.get_available_providers()]
-        return onnxruntime.InferenceSession(model, options, providers=providers)
-    except Exception as error:  # the library's errors have no common base
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{model if isinstance(model, str) else 'this'} is not a network that onnxruntime can run ({reason})."
-        ) from error

@@ -30,22 +30,12 @@ _UNKNOWN_NAME = "unknown"
 
 
 @dataclass(frozen=True)
-class Source:
-    """Items of one kind, in order.
-
-    Parameters
-    ----------
-    columns
-        `pyarrow` table with a row per item; the embeddings become one more column.
-    items
-        Function that returns an iterable of the items.
-    skipped
-        What is wrong with each row that was left out.
-    """
+class Items:
+    """What to embed: a `pyarrow` table, the item of each of its rows, and what was wrong with the rows left out."""
 
     kind: Kind
     columns: Any
-    items: Callable[[], Iterable[Any]]
+    read: Callable[[], Iterable[Any]]
     skipped: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -53,7 +43,7 @@ class Source:
         return rows
 
 
-def open_source(
+def open_items(
     source: str,
     *,
     wanted: Kind | None = None,
@@ -63,21 +53,10 @@ def open_source(
     validation: float = 0.0,
     data_root: Path | None = None,
     skip_bad: bool = False,
-) -> Source:
-    """The folder of images, the ``.csv`` or ``.parquet`` file, or the protocol of that name.
+) -> Items:
+    """The folder of images, the ``.csv`` or ``.parquet`` file with texts, images or their paths, or the protocol.
 
-    A table has texts, images, or paths of images relative to the table.
-
-    Parameters
-    ----------
-    wanted
-        What to use of a table that has both texts and images; images if left out.
-    text_column
-        Column of the texts; if left out, ``text``, another usual name, or the only column that looks like text.
-    split, part, validation, data_root
-        Of a protocol; see :meth:`~openauc.protocols.base.Protocol.load`.
-    skip_bad
-        Leave out rows without a text or path, instead of an error at the first one.
+    ``wanted`` decides for a table that has both texts and images.
     """
     path = Path(source)
     if path.suffix.lower() in _TABLES and not path.is_dir():
@@ -98,7 +77,7 @@ def open_source(
     return found
 
 
-def _folder(path: Path) -> Source:
+def _folder(path: Path) -> Items:
     pyarrow, _ = import_pyarrow()
     if (path / "train").is_dir():
         raise ValueError(f"{path} has a folder train; embed it and its neighbours one by one, as {path / 'train'}.")
@@ -111,22 +90,20 @@ def _folder(path: Path) -> Source:
         raise ValueError(f"{stray} lies beside folders of classes; move it into one, or away.")
     if classes:
         columns["label"] = classes
-    return Source("image", pyarrow.table(columns), lambda: images)
+    return Items("image", pyarrow.table(columns), lambda: images)
 
 
-def _protocol(data: OpenSetData, part: Part) -> Source:
+def _protocol(data: OpenSetData, part: Part) -> Items:
     pyarrow, _ = import_pyarrow()
     images, labels = getattr(data, part)[:2]
     if not len(images):
-        raise ValueError(
-            "validation is 0, so that part is empty; pass the share of each class to hold out for it, as 0.2."
-        )
+        raise ValueError("validation is 0, so that part is empty; pass the share of each class for it, as 0.2.")
     columns = {"label": _label_names(data.class_names, labels)}
     if part == "test":
         columns |= data.test_columns()
     if isinstance(images, LazyImages):
         images = images.encoded  # each in its own size, for the encoder to resize
-    return Source("image", pyarrow.table(columns), lambda: images)
+    return Items("image", pyarrow.table(columns), lambda: images)
 
 
 def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[Any]:
@@ -139,14 +116,15 @@ def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[A
     return table[labels]  # the unknown label, -1, is the last one
 
 
-def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Source:
+def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Items:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
-    columns, pictures = _read_table(path)
+    columns, pictures = read_table(path)
     of_texts = text_column is not None or (wanted == "text" and (not pictures or bool(_usual(columns, _TEXTS))))
     if pictures and not of_texts:
-        return Source("image", columns, lambda: _pictures(path, pictures[0]))
-    paths = [] if of_texts else [name for name in _usual(columns, _PATHS) if _mostly(columns, name, _is_image_path)]
+        return Items("image", columns, lambda: _pictures(path, pictures[0]))
+    paths = [] if of_texts else _usual(columns, _PATHS)
+    paths = [name for name in paths if _mostly(columns, name, lambda cell: Path(cell).suffix.lower() in IMAGE_SUFFIXES)]
     name = paths[0] if paths else _text_column(path, columns, text_column)
     cells = columns.column(name).to_pylist()
     bad = dict(bad_texts(cells, f"{path}: column {name!r}"))
@@ -156,18 +134,17 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: b
         columns = columns.filter([row not in bad for row in range(len(cells))])
         cells = columns.column(name).to_pylist()
     items = [EncodedImage(path.parent / cell) for cell in cells] if paths else cells
-    return Source("image" if paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
+    return Items("image" if paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
 
 
-def _read_table(path: Path) -> tuple[Any, list[str]]:
+def read_table(path: Path) -> tuple[Any, list[str]]:
     """The columns of a table but those of images, and the names of these; their paths are a column ``file``."""
     pyarrow, parquet = import_pyarrow()
     if path.suffix.lower() == ".csv":
         # By way of lists: from an array of strings, Arrow cuts each at its first NUL.
-        cells = {
-            name: (cells.tolist(), pyarrow.from_numpy_dtype(cells.dtype)) for name, cells in GappyCsv(path).items()
-        }
-        return pyarrow.table({name: pyarrow.array(*column) for name, column in cells.items()}), []
+        columns = GappyCsv(path)
+        arrays = [pyarrow.array(column.tolist(), pyarrow.from_numpy_dtype(column.dtype)) for column in columns.values()]
+        return pyarrow.table(arrays, list(columns)), []
     try:
         with open_for_arrow(path) as opened, parquet.ParquetFile(opened) as file:
             schema = file.schema_arrow
@@ -186,13 +163,9 @@ def _text_column(path: Path, columns: Any, given: str | None) -> str:
     names: list[str] = columns.column_names
     if given is not None:
         return check_choice("text_column", given, names)
-    if "text" in names:
-        return "text"
-    usual, strings = _usual(columns, _TEXTS), _strings(columns)
-    if usual:
-        return usual[0]
-    # Sentences have several words, labels have not.
-    likely = strings if len(strings) == 1 else [name for name in strings if _mostly(columns, name, _has_words)]
+    likely = ["text"] if "text" in names else _usual(columns, _TEXTS)[:1] or _strings(columns)
+    if len(likely) > 1:  # sentences have several words, labels have not
+        likely = [name for name in likely if _mostly(columns, name, lambda cell: " " in cell.strip())]
     if len(likely) != 1:
         raise ValueError(
             f"{path} has the columns {', '.join(map(repr, names))}, none of which is surely its text; name it with "
@@ -215,14 +188,6 @@ def _mostly(columns: Any, name: str, holds: Callable[[str], bool]) -> bool:
     """Whether something holds for most of the first cells of a column."""
     cells = [cell for cell in columns.column(name).slice(0, 1000).to_pylist() if cell]
     return sum(map(holds, cells)) > len(cells) / 2
-
-
-def _has_words(cell: str) -> bool:
-    return " " in cell.strip()
-
-
-def _is_image_path(cell: str) -> bool:
-    return Path(cell).suffix.lower() in IMAGE_SUFFIXES
 
 
 def is_text(kind: Any) -> bool:

@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from openauc import __version__
 from openauc._columns import import_pyarrow, write_columns
 from openauc._files import atomic_write
-from openauc._trial_files import refuse_other_run
-from openauc.encoders.base import CHUNK, Encoder, Features
-from openauc.encoders.images import as_images
-from openauc.encoders.inputs import EMBEDDING, Source
+from openauc.encoders.base import CHUNK, Encoder, Features, as_images
+from openauc.encoders.inputs import EMBEDDING, Items
 
 _CHUNKS_PER_ROW_GROUP = 16
 _OURS = 0x6F617563  # SQLite's application id: "oauc"
@@ -30,19 +28,14 @@ _OURS = 0x6F617563  # SQLite's application id: "oauc"
 
 def check_output(out: Path) -> None:
     """Raise unless embeddings can be written to a file of that name, before hours went into them."""
-    if out.suffix.lower() == ".csv":
-        raise ValueError(
-            f"{out}: as text, hundreds of numbers a row take several times the space and are slow to read; "
-            "write .parquet or .npz."
-        )
     if out.suffix.lower() not in (".parquet", ".npz"):
-        raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz.")
+        raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz, as text is large and slow.")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
 
 
 def write_embeddings(
-    source: Source,
+    source: Items,
     encoder: Encoder,
     out: Path,
     *,
@@ -51,21 +44,8 @@ def write_embeddings(
 ) -> list[str]:
     """Embed every item of a source and write the embeddings beside its columns, all or nothing.
 
-    Features that an earlier run with the same encoder left in ``OUT.parts`` are not computed again.
-
-    Parameters
-    ----------
-    out
-        ``.parquet``, with a column ``embedding`` of fixed-size lists, or ``.npz``, with an array (n, width).
-    skip_bad
-        Leave out images that cannot be read, instead of an error at the first one.
-    on_progress
-        Called after each chunk with the number of items that are done, and of all items.
-
-    Returns
-    -------
-    skipped
-        What is wrong with each row that was left out.
+    Features that an earlier run with the same encoder left in ``OUT.parts`` are not computed again. With ``skip_bad``,
+    images that cannot be read are left out; returns what is wrong with each row that was left out.
     """
     check_output(out)
     with open_parts(out, encoder) as parts:
@@ -79,12 +59,12 @@ def write_embeddings(
             write_columns(out, {**_arrays(columns), EMBEDDING: parts.take(kept)})
         else:
             _write_parquet(columns, encoder, parts, kept, out)
-        parts.clear()
+        parts.keys.clear()
     return [*source.skipped, *(bad[key] for key in keys if key in bad)]
 
 
 def _encode_all(
-    source: Source, encoder: Encoder, parts: Parts, skip_bad: bool, on_progress: Callable[[int, int], object]
+    source: Items, encoder: Encoder, parts: Parts, skip_bad: bool, on_progress: Callable[[int, int], object]
 ) -> tuple[list[bytes], dict[bytes, str]]:
     """The key of each item, and what is wrong with those whose features are not in ``parts`` now."""
     keys: list[bytes] = []
@@ -106,10 +86,10 @@ def _encode_all(
         waiting.clear()
 
     on_progress(0, len(source))
-    for item in source.items():
+    for item in source.read():
         key = item_key(item)
         keys.append(key)
-        if key not in parts and key not in bad:
+        if key not in parts.keys and key not in bad:
             waiting[key] = item
         if len(waiting) == CHUNK[source.kind]:
             encode()
@@ -155,31 +135,19 @@ class Parts:
 
     def __init__(self, database: sqlite3.Connection, width: int) -> None:
         self._database, self._width = database, width
-        self._keys = {key for (key,) in database.execute("SELECT key FROM features")}
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._keys
+        self.keys = {key for (key,) in database.execute("SELECT key FROM features")}
 
     def add(self, keys: Sequence[bytes], features: Features) -> None:
         """Add the features of items that are not here yet, all or nothing."""
         with self._database:
             rows = zip(keys, map(np.ndarray.tobytes, features), strict=True)
             self._database.executemany("INSERT INTO features VALUES (?, ?)", rows)
-        self._keys.update(keys)
+        self.keys.update(keys)
 
     def take(self, keys: Sequence[bytes]) -> Features:
         """Features (n, width) of items, in their order."""
-        found = [
-            self._database.execute("SELECT value FROM features WHERE key = ?", [key]).fetchone()[0] for key in keys
-        ]
-        return np.frombuffer(b"".join(found), np.float32).reshape(len(keys), self._width)
-
-    def clear(self) -> None:
-        """Forget all features."""
-        self._keys.clear()
+        found = (self._database.execute("SELECT value FROM features WHERE key = ?", [key]).fetchone() for key in keys)
+        return np.frombuffer(b"".join(value for (value,) in found), np.float32).reshape(-1, self._width)
 
 
 @contextmanager
@@ -188,46 +156,36 @@ def open_parts(out: Path, encoder: Encoder) -> Iterator[Parts]:
 
     Their file is removed at the end if it holds none.
     """
-    file = parts_file(out)
-    if file.exists() and not _is_ours(file):
-        raise ValueError(
-            f"{file} would keep finished parts, but it is not a file that `openauc embed` made; move it away, or write "
-            "to another file."
-        )
+    file, about = parts_file(out), json.dumps(encoder.about)
     try:
         with closing(sqlite3.connect(file, timeout=0)) as database:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")  # until it is closed
-            with database:
-                database.execute("BEGIN EXCLUSIVE")
+            database.execute("BEGIN EXCLUSIVE")
+            if database.execute("SELECT name FROM sqlite_master").fetchone() is None:
                 database.execute(f"PRAGMA application_id = {_OURS}")
-                database.execute("CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, value BLOB)")
-                database.execute("CREATE TABLE IF NOT EXISTS about (json TEXT)")
-                before = database.execute("SELECT json FROM about").fetchone()
-                if before is None:
-                    database.execute("INSERT INTO about VALUES (?)", [json.dumps(encoder.about)])
+                database.execute("CREATE TABLE features (key BLOB PRIMARY KEY, value BLOB)")
+                database.execute("CREATE TABLE about (json TEXT)")
+                database.execute("INSERT INTO about VALUES (?)", [about])
+            elif database.execute("PRAGMA application_id").fetchone() != (_OURS,):
+                raise sqlite3.DatabaseError("`openauc embed` did not make it")
+            database.commit()
+            (before,) = database.execute("SELECT json FROM about").fetchone()
+            if before != about:
+                raise ValueError(
+                    f"{file} holds features of another encoder: it was {before}, now {about}. Repeat the command that "
+                    "made it, or remove it to start again."
+                )
             parts = Parts(database, encoder.width)
-            try:
-                refuse_other_run(file, encoder.about if before is None else json.loads(before[0]), encoder.about)
-            except ValueError as error:
-                raise ValueError(f"{error} Or remove {file} to start again.") from None
             try:
                 yield parts
             finally:
-                if not len(parts):
+                if not parts.keys:
                     file.unlink()
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-            raise ValueError(f"{file} cannot be used ({error}); remove it to start again.") from None
-        raise ValueError(f"another run is writing {out} now; wait until it ends, or write to another file.") from None
-
-
-def _is_ours(file: Path) -> bool:
-    """Whether a file is empty, or has the header of an SQLite file with our application id."""
-    if file.is_dir():
-        return False
-    with file.open("rb") as opened:
-        header = opened.read(100)
-    return not header or (header[:6] == b"SQLite" and int.from_bytes(header[68:72]) == _OURS)
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise ValueError(f"another run is writing {out}; wait until it ends, or write to another file.") from None
+        reason = f"would keep finished features, but cannot be used ({error})"
+        raise ValueError(f"{file} {reason}; move it away, or write to another file.") from None
 
 
 def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[bytes], out: Path) -> None:

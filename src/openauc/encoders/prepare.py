@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from openauc._columns import GappyCsv, arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
+from openauc._columns import arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc.encoders.base import CHUNK
-from openauc.encoders.inputs import is_image, is_text, open_source
+from openauc.encoders.inputs import is_image, is_text, open_items, read_table
 from openauc.encoders.output import write_embeddings
 from openauc.encoders.registry import encoder_kind, get_encoder
 from openauc.features.classifier import tables
@@ -37,7 +37,7 @@ def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
             with FileLock(f"{file.path}.lock"):
                 if not file.path.is_file():  # nobody else made it in the meantime
                     encoder = get_encoder(file.encoder, kind=encoder_kind(file.encoder))
-                    write_embeddings(open_source(str(file.made_of), wanted=encoder.kind), encoder, file.path)
+                    write_embeddings(open_items(str(file.made_of), wanted=encoder.kind), encoder, file.path)
 
 
 def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
@@ -47,32 +47,27 @@ def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
         return True
     if suffix not in (".csv", ".parquet") or not file.is_file() or len(like.features) > 1:
         return False
-    holds = _contents(file)
-    if {*like.features, *tables.EMBEDDINGS} & set(holds) or "list" in holds.values():
+    schema = _schema(file)
+    kinds = [schema.field(name).type for name in schema.names]
+    types = import_pyarrow()[0].types
+    lists = any(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) for kind in kinds)
+    if lists or {*like.features, *tables.EMBEDDINGS} & set(schema.names):
         return False
+    items = sum(is_text(kind) or is_image(kind) for kind in kinds)
     # A model of one column was fitted on lists; of a model saved from Python, nothing is known.
-    return "item" in holds.values() and list(holds.values()).count("number") < (width if like.features else 1)
+    return items > 0 and len(kinds) - items < (width if like.features else 1)
 
 
-def _contents(file: Path) -> dict[str, str]:
-    """For each column of a table whether it holds a "list", a "number", or an "item" that may be encoded."""
+def _schema(file: Path) -> Any:
     if file.suffix.lower() == ".csv":
         with warnings.catch_warnings(action="ignore"):  # they come again when the file is read
-            return {name: "item" if cells.dtype.kind == "U" else "number" for name, cells in GappyCsv(file).items()}
+            return read_table(file)[0].schema
     pyarrow, parquet = import_pyarrow()
     try:
         with open_for_arrow(file) as opened:
-            schema = parquet.read_schema(opened)
+            return parquet.read_schema(opened)
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable_parquet(file, error) from None
-
-    def holds(kind: Any) -> str:
-        types = pyarrow.types
-        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-            return "list"
-        return "item" if is_text(kind) or is_image(kind) else "number"
-
-    return {name: holds(schema.field(name).type) for name in schema.names}
 
 
 def encode_like(
@@ -83,19 +78,7 @@ def encode_like(
     label_column: str | None = None,
     on_progress: Callable[[int, int], object] = lambda count, total: None,
 ) -> tables.FeatureTable:
-    """The texts or images of a file as a table of embeddings, by the encoder that a model was fitted on.
-
-    Parameters
-    ----------
-    like
-        Where the samples of the model came from.
-    model, file
-        The folder of the model; a table, a folder of images or one image.
-    label_column
-        As in :func:`~openauc.features.classifier.tables.read_table`.
-    on_progress
-        Called after each chunk with the number of items that are done, and of all items.
-    """
+    """The texts or images of a file as a table of embeddings, by the encoder that the ``model`` was fitted on."""
     command = f"`openauc embed {file} -e {like.encoder or 'ENCODER'} -o embedded.parquet`"
     if like.encoder is None:
         raise ValueError(
@@ -103,8 +86,8 @@ def encode_like(
             f"{command} with that encoder, and name embedded.parquet in place of {file}."
         )
     try:
-        source = open_source(str(file), wanted=encoder_kind(like.encoder))
-        encoder, items, size = get_encoder(like.encoder, kind=source.kind), iter(source.items()), CHUNK[source.kind]
+        source = open_items(str(file), wanted=encoder_kind(like.encoder))
+        encoder, items, size = get_encoder(like.encoder, kind=source.kind), iter(source.read()), CHUNK[source.kind]
         features = []
         for start in range(0, len(source), size):
             on_progress(start, len(source))

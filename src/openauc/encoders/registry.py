@@ -6,9 +6,7 @@ from typing import NamedTuple, cast
 
 from openauc._validation import check_choice
 from openauc.encoders.base import Encoder, Kind
-from openauc.encoders.huggingface import from_transformers, minilm
-from openauc.encoders.images import efficientnet_lite, from_timm
-from openauc.encoders.onnx import from_onnx
+from openauc.encoders.networks import efficientnet_lite, from_onnx, from_timm, from_transformers, minilm
 
 
 class About(NamedTuple):

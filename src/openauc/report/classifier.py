@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike
 
 from openauc._validation import as_labels
 from openauc.features.classifier.tables import decide, guarantee_of, truth, unknown_when
+from openauc.intervals import REPLICATES, seed_of
 from openauc.metrics.curve import Floats
 from openauc.metrics.operating import order_statistic
 from openauc.predictions import Predictions
-from openauc.report.model import MOST_CLASSES, histogram
+from openauc.report.model import MOST_CLASSES, Options, histogram
 from openauc.report.page import render
 from openauc.report.predictions import TEMPLATE as PREDICTIONS
 from openauc.report.predictions import page_of
@@ -87,14 +88,13 @@ def _evaluated(
     thresholds = np.unique(classifier.thresholds_)
     predictions = Predictions.of(y_true, columns["y_pred"], columns["open_score"])
     verdict = judge(*predictions, columns["prediction"], guarantee=guarantee_of(classifier), unknown_label=mark)
-    data, context = page_of(
-        {name: predictions},
-        origins={name: labels.astype(str)},
-        rng=rng,
-        n_replicates=n_replicates,
+    options = Options(
+        seed=seed_of(rng),
+        n_replicates=REPLICATES if n_replicates is None else n_replicates,
         unknown_label=mark,
-        thresholds={"threshold in use": float(thresholds[0])} if len(thresholds) == 1 else None,
+        thresholds={"threshold in use": float(thresholds[0])} if len(thresholds) == 1 else {},
     )
+    data, context = page_of({name: predictions}, options, {name: labels.astype(str)})
     return data, {**context, "verdict": verdict}
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from openauc._validation import UNKNOWN, Label
 from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES
 from openauc.metrics.counts import Coded, RankedSamples
@@ -33,32 +35,25 @@ _BINS = 60
 _BAND_REPLICATES, _BAND_POINTS = 1000, 101
 
 
-def model_data(
-    name: str,
-    model: RankedSamples,
-    *,
-    class_names: Mapping[str, str] | None = None,
-    origin: NDArray[Any] | None = None,
-    metrics: Mapping[str, Metric] = METRICS,
-    level: float = 0.95,
-    n_replicates: int = REPLICATES,
-    seed: int = 0,
-    thresholds: Mapping[str, float] | None = None,
-) -> tuple[Evaluation, dict[str, Any]]:
-    """The evaluation of one model, and the data that the scripts draw.
+class Options(NamedTuple):
+    """How models are evaluated and shown; ``thresholds`` are more to jump to, the slider begins at the first."""
 
-    Parameters
-    ----------
-    class_names
-        Label, as text, -> name of the class.
-    origin
-        (N,) real class of each sample, unknown ones included.
-    thresholds
-        More thresholds to jump to; the slider begins at the first of them.
-    """
-    names, ranking, coded = class_names or {}, model.ranking, model.coded
-    evaluation = evaluate_ranked(model, metrics, level, seed, n_replicates)
-    presets = dict(thresholds or {})
+    class_names: Mapping[str, str] = MappingProxyType({})
+    metrics: Mapping[str, Metric] = METRICS
+    level: float = 0.95
+    seed: int = 0
+    n_replicates: int = REPLICATES
+    unknown_label: Label = UNKNOWN
+    thresholds: Mapping[str, float] = MappingProxyType({})
+
+
+def model_data(
+    name: str, model: RankedSamples, options: Options, origin: NDArray[Any] | None = None
+) -> tuple[Evaluation, dict[str, Any]]:
+    """The evaluation of one model, and the data that the scripts draw; ``origin`` is the real class of each sample."""
+    names, ranking, coded = options.class_names, model.ranking, model.coded
+    evaluation = evaluate_ranked(model, options.metrics, options.level, options.seed, options.n_replicates)
+    presets = dict(options.thresholds)
     with suppress(ValueError):  # too few known samples for the promise
         presets["accept 95 % of known"] = acceptance_threshold(model.samples, 0.95)
     presets["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
@@ -75,7 +70,7 @@ def model_data(
         "openauc": evaluation.openauc,
         "auroc": evaluation.values["auroc"],
         "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
-        "band": _band(ranking.table.columns(columns), level, seed),
+        "band": _band(ranking.table.columns(columns), options.level, options.seed),
         "best": {key: _best(evaluation.curves[key]) for key in LINES},
         "sweep": _sweep(model, columns),
         "presets": positions,

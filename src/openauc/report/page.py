@@ -53,15 +53,8 @@ def _templates() -> Environment:
     )
     # NaN is not JSON: the browser would refuse all of the data.
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    templates.filters.update(
-        percent=percent,
-        signed=signed,
-        interval=interval,
-        p=p_value,
-        number=number,
-        sentence=sentence,
-        format_count="{:,}".format,
-    )
+    functions = (percent, signed, interval, number, sentence)
+    templates.filters.update({f.__name__: f for f in functions}, p=p_value, format_count="{:,}".format)
     templates.globals.update(n_colors=N_COLORS, change=change)
     return templates
 
@@ -72,64 +65,36 @@ def _asset(file: str) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A fraction in percent, with a real minus sign and a space that does not break.
-
-    >>> percent(0.8714), percent(-0.02)
-    ('87.1\\xa0%', '−2.0\\xa0%')
-    """
+    """A fraction in percent, with a real minus sign and a space that does not break."""
     return f"{100 * value:z.{digits}f}\xa0%".replace("-", "−")
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A difference of fractions in percentage points, with its sign.
-
-    >>> signed(0.034), signed(-0.0002)
-    ('+3.4', '+0.0')
-    """
+    """A difference of fractions in percentage points, with its sign."""
     return f"{100 * value:+z.{digits}f}".replace("-", "−")
 
 
 def interval(bounds: tuple[float, float], digits: int = 1) -> str:
-    """Bounds in percent.
-
-    >>> interval((0.861, 0.8799))
-    '86.1 – 88.0'
-    """
+    """Bounds in percent."""
     return " – ".join(f"{100 * bound:z.{digits}f}".replace("-", "−") for bound in bounds)
 
 
 def change(before: float, after: float) -> str:
-    """Two fractions, with as many digits as tell them apart.
-
-    >>> change(0.5, 0.5004)
-    'from 50.00\\xa0% to 50.04\\xa0%'
-    """
+    """Two fractions, with as many digits as tell them apart."""
     digits = next((d for d in (1, 2, 3) if percent(before, d) != percent(after, d)), 4)
     return f"from {percent(before, digits)} to {percent(after, digits)}"
 
 
 def number(value: float) -> str:
-    """A threshold, to five digits.
-
-    >>> number(-10.76764), number(float("-inf"))
-    ('−10.768', '−∞')
-    """
+    """A threshold, to five digits."""
     return f"{value:.5g}".replace("-", "−").replace("inf", "∞")
 
 
 def p_value(value: float) -> str:
-    """A p-value, to three digits.
-
-    >>> p_value(0.01234), p_value(1e-9)
-    ('0.012', '< 0.001')
-    """
+    """A p-value, to three digits."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def sentence(text: str) -> str:
-    """A text with a capital letter and a full stop.
-
-    >>> sentence("about 95 % are accepted")
-    'About 95 % are accepted.'
-    """
+    """A text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."

@@ -15,10 +15,10 @@ from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.ranking import Ties, auroc_of, warn_if_reversed
-from openauc.metrics.registry import METRICS, Metric, standard_metrics
+from openauc.metrics.registry import METRICS, standard_metrics
 from openauc.metrics.samples import read_samples
 from openauc.predictions import Predictions
-from openauc.report.model import model_data
+from openauc.report.model import Options, model_data
 from openauc.report.page import render
 
 TEMPLATE = "predictions"
@@ -73,16 +73,10 @@ def predictions_report(
     >>> page[:15], "mine reaches an OpenAUC of" in page
     ('<!doctype html>', True)
     """
-    data, context = page_of(
-        models,
-        class_names=class_names,
-        origins=origins,
-        metrics=standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr),
-        level=level,
-        rng=rng,
-        n_replicates=n_replicates,
-        unknown_label=unknown_label,
-    )
+    metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
+    replicates = REPLICATES if n_replicates is None else n_replicates
+    options = Options(class_names or {}, metrics, level, seed_of(rng), replicates, unknown_label)
+    data, context = page_of(models, options, origins or {})
     return render(TEMPLATE, {**data, "flipped": flipped}, **context, command=command)
 
 
@@ -104,43 +98,23 @@ class _Shown(NamedTuple):
 
 
 def page_of(
-    models: Mapping[str, Predictions],
-    *,
-    class_names: Mapping[str, str] | None = None,
-    origins: Mapping[str, ArrayLike] | None = None,
-    metrics: Mapping[str, Metric] = METRICS,
-    level: float = 0.95,
-    rng: int = 0,
-    n_replicates: int | None = None,
-    unknown_label: Label = UNKNOWN,
-    thresholds: Mapping[str, float] | None = None,
+    models: Mapping[str, Predictions], options: Options, origins: Mapping[str, ArrayLike]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Data and context of :func:`predictions_report`; ``thresholds`` are more thresholds to jump to."""
+    """Data and context of :func:`predictions_report`."""
     if not models:
         raise ValueError("there is nothing to report; pass the predictions of at least one model, by name.")
-    seed, replicates = seed_of(rng), REPLICATES if n_replicates is None else n_replicates
     made = []
     for name, predictions in models.items():
         origin = None
-        if origins is not None and name in origins:
+        if name in origins:
             origin = as_vector(f"the origin of the samples of {name}", origins[name])
             check_same_length(y_true=predictions.y_true, origin=origin)
-        model = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
+        model = RankedSamples(read_samples(*predictions, unknown_label=options.unknown_label))
         warn_if_reversed(float(auroc_of(model.ranking.table)))
         model.counts  # noqa: B018  computed once, before two threads ask for it
         with ThreadPoolExecutor(1) as other:  # numpy and the compiled loops release the interpreter lock
             audited = other.submit(_audited, model)
-            evaluation, data = model_data(
-                name,
-                model,
-                class_names=class_names,
-                origin=origin,
-                metrics=metrics,
-                level=level,
-                n_replicates=replicates,
-                seed=seed,
-                thresholds=thresholds,
-            )
+            evaluation, data = model_data(name, model, options, origin)
         made.append((_Shown(name, evaluation, *audited.result()), data, model))
     made.sort(key=lambda one: -one[0].evaluation.openauc)
     shown, drawn, ranked = zip(*made, strict=True)
@@ -152,15 +126,16 @@ def page_of(
         except ValueError as error:  # other samples, or another order
             obstacle = str(error)
         else:
-            compared = {name: metrics[name] for name in _COMPARED if name in metrics}
-            comparison = compare_ranked(ranked, tuple(names), compared, None, level, seed, replicates)
-    return {"models": drawn, "stories": [model.changes for model in shown], "flipped": False, "level": level}, {
+            compared = {name: options.metrics[name] for name in _COMPARED if name in options.metrics}
+            comparison = compare_ranked(
+                ranked, tuple(names), compared, None, options.level, options.seed, options.n_replicates
+            )
+    stories = [model.changes for model in shown]
+    return {"models": drawn, "stories": stories, "flipped": False, "level": options.level}, {
+        **options._asdict(),
         "models": shown,
-        "metrics": metrics,
         "comparison": comparison,
         "obstacle": obstacle,
-        "level": level,
-        "replicates": replicates,
     }
 
 

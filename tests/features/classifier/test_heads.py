@@ -127,7 +127,7 @@ class FewRows:
 def test_mini_batches_read_a_memory_map_in_parts(tmp_path, batches_only, monkeypatch):
     X, y = overlapping(5, 5000, 16, 0)
     np.save(tmp_path / "X.npy", X)
-    monkeypatch.setattr(heads, "LOOKED_AT", 500)
+    monkeypatch.setattr(heads, "COVARIANCE_ROWS", 500)
     head = LogisticHead().fit(FewRows(tmp_path / "X.npy"), y)
     assert type(head.weight) is type(head.bias) is np.ndarray
     again = LogisticHead().fit(X, y)
@@ -328,7 +328,7 @@ def test_what_is_refused():
     fitted = LogisticRegression().fit(X, y)
     with pytest.raises(ValueError, match=r"fitted on the classes 0, 1, 2, 3, but y holds 0, 1; fit it on the same"):
         EstimatorHead(fitted).adopt(np.array([0, 1]))
-    with pytest.raises(ValueError, match=r"0, 1, 2, 3, 4, \.\.\. \(7 of them\)"):
+    with pytest.raises(ValueError, match="0, 1, 2, 3, 4, 2 more"):
         EstimatorHead(fitted).adopt(np.arange(7))
     with pytest.raises(
         TypeError, match=r"KNeighborsClassifier\.fit takes no sample_weight; leave sample_weight and cla"

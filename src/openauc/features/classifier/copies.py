@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,29 +21,19 @@ from openauc.features.scores.base import Floats, Real
 Rows = NDArray[np.int64]
 
 COPY, ALIKE = 0.05, 0.2
-"""Squared distance over the class's median one: up to the first rows count as copies, up to the second as alike."""
+"""Squared distance over the median one of the class: rows up to the first are copies, up to the second similar."""
 SAME_LETTERS = 0.7
-"""Cosine of the triples of letters of two texts from which on they count as copies."""
+"""Texts whose triples of letters have at least this cosine count as copies."""
 CHANCE = 0.01
-"""Share of the rows that may have a neighbour so near by chance: in few dimensions near rows are not copies."""
+"""Share of rows that may have such a near neighbour by chance: in few dimensions, near rows are not copies."""
 COMPARED = 2000
-"""Rows of a class that are compared with each other; of the others only equal ones are found."""
+"""Rows of a class that are compared with each other; among the others, only equal rows are found."""
 TYPICAL_ROWS = 5.0
-"""Rows that the median distance of all classes counts for in that of one class."""
+"""Weight, in rows, of the median distance of all classes in that of one class."""
 
 
 class Copies(NamedTuple):
-    """Groups of rows.
-
-    Parameters
-    ----------
-    groups
-        (n,) number of each row's group: given groups, and copies.
-    alike
-        (n,) the same with larger groups, of rows that are alike and may or may not be copies.
-    conflicts
-        Pairs of equal rows of different classes.
-    """
+    """Groups (n,) of copies and given groups; larger groups of similar rows; pairs of equal rows of other classes."""
 
     groups: Rows
     alike: Rows
@@ -51,12 +41,12 @@ class Copies(NamedTuple):
 
     @property
     def n_copies(self) -> int:
-        """Rows that are not the first of their group."""
+        """Number of rows that are not the first of their group."""
         return len(self.groups) - len(np.unique(self.groups))
 
     @property
     def share_alike(self) -> float:
-        """Share of rows that are like another one but not its copy."""
+        """Share of rows that are similar to another one but not its copy."""
         return (len(np.unique(self.groups)) - len(np.unique(self.alike))) / len(self.groups)
 
 
@@ -68,21 +58,20 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
     [0, 0, 1, 2, 3, 4]
     """
     equal = _equal(X)
-    links = [_chain(equal)] + ([] if given is None else [_chain(given)])
-    close, alike = [], []
+    links, alike = [_chain(equal)] + ([] if given is None else [_chain(given)]), []
     classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1)]
     distances = [_squares(X[rows]) for rows in classes]
     dimensions = _dimensions(distances)
-    for rows, found, unit in zip(classes, distances, _units(distances, [len(rows) for rows in classes]), strict=True):
+    for rows, found, unit in zip(classes, distances, _units(distances, classes), strict=True):
         if len(rows) < 2:
             continue
         most = _nearest_by_chance(dimensions, len(rows))
-        close.append(_linked(rows, found, "single", min(COPY, most) * unit))
+        links.append(_linked(rows, found, "single", min(COPY, most) * unit))
         # Complete linkage: a chain of paraphrases is not one text.
         alike.append(_linked(rows, found, "complete", min(ALIKE, most) * unit))
-    groups = _components([*links, *close], len(y))
+    groups = _components(links, len(y))
     conflicts = [(i, j) for i, j in _chain(equal).T.tolist() if y[i] != y[j]]
-    return Copies(groups, _components([*links, *close, *alike], len(y)), np.array(conflicts, np.int64).reshape(-1, 2))
+    return Copies(groups, _components([*links, *alike], len(y)), np.array(conflicts, np.int64).reshape(-1, 2))
 
 
 def first_rows(groups: Rows, y: Rows) -> Rows:
@@ -95,11 +84,11 @@ def first_rows(groups: Rows, y: Rows) -> Rows:
     return np.sort(np.unique(number, return_index=True)[1])
 
 
-def _units(distances: list[Floats], sizes: list[int]) -> Floats:
-    """(C,) median squared distance in each class, shrunk toward what is typical: a class may hold copies alone."""
+def _units(distances: list[Floats], rows: Sequence[Sized]) -> Floats:
+    """(C,) median squared distance in each class, shrunk toward the typical one: a class may hold only copies."""
     medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
     typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
-    size = np.array(sizes)
+    size = np.array([len(one) for one in rows])
     units: Floats = (size * medians + TYPICAL_ROWS * typical) / (size + TYPICAL_ROWS)
     return units
 
@@ -107,8 +96,8 @@ def _units(distances: list[Floats], sizes: list[int]) -> Floats:
 def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
     """(n,) group of each text: those of one label that have nearly the same letters.
 
-    Case, blanks, punctuation and digits do not count. A typo or two change few of the triples of neighbouring letters;
-    other words change many.
+    Case, blanks, punctuation and digits do not count. A typo changes few triples of neighbouring letters, another word
+    many.
 
     >>> texts = ["Where is my card?", "where is  my CARD", "Where is my crad?", "I have lost my card."]
     >>> text_groups(texts, np.array(["a", "a", "a", "a"])).tolist()
@@ -128,23 +117,13 @@ def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
     return _components(links, len(letters))
 
 
-class _Letters(dict[int, int | None]):
-    """For ``str.translate``: keep letters and the marks that belong to them."""
-
-    def __missing__(self, code: int) -> int | None:
-        self[code] = code if unicodedata.category(chr(code))[0] in "LM" else None
-        return self[code]
-
-
-_LETTERS = _Letters()
-
-
 def _letters(text: str) -> str:
-    return text.casefold().translate(_LETTERS)
+    """The letters of a text, and the marks that belong to them, in lower case."""
+    return "".join(letter for letter in text.casefold() if unicodedata.category(letter)[0] in "LM")
 
 
 def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> NDArray[np.bool_]:
-    """(m,) which of the other rows are copies of some rows of their class."""
+    """(m,) which of the other rows are copies of some rows of the same class."""
     found = np.zeros(len(others), bool)
     of_class = np.argsort(y[others], kind="stable")
     start = np.searchsorted(y[others][of_class], np.arange(int(y.max()) + 2))
@@ -152,7 +131,7 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
     rows = [scaling.rows(X, some[y[some] == label][:COMPARED]) for label in labels]
     distances = [_squares(mine) for mine in rows]
     dimensions = _dimensions(distances)
-    for label, mine, unit in zip(labels, rows, _units(distances, [len(mine) for mine in rows]), strict=True):
+    for label, mine, unit in zip(labels, rows, _units(distances, rows), strict=True):
         most = min(COPY, _nearest_by_chance(dimensions, len(mine))) * unit
         places = of_class[start[label] : start[label + 1]]
         for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
@@ -162,7 +141,7 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
 
 
 def _dimensions(distances: list[Floats]) -> float:
-    """In how many dimensions rows would be spread evenly whose squared distances vary as much as these."""
+    """Number of dimensions in which squared distances of evenly spread rows vary as much as these."""
     apart = [found[found > COPY * np.median(found)] for found in distances if len(found) > 1]
     weights = np.array([len(found) for found in apart])
     if not weights.sum():
@@ -172,7 +151,7 @@ def _dimensions(distances: list[Floats]) -> float:
 
 
 def _nearest_by_chance(dimensions: float, rows: int) -> float:
-    """Squared distance over the median one that so few of the rows have from their nearest neighbour by chance.
+    """Squared distance, over the median one, to the nearest neighbour that only the share CHANCE of rows has by chance.
 
     >>> round(_nearest_by_chance(2.0, 101), 4), round(_nearest_by_chance(100.0, 101), 4)
     (0.0001, 0.561)

@@ -163,8 +163,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    # Fitting
-
     def fit(
         self,
         X: ArrayLike,
@@ -187,7 +185,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             are never on both sides of a split. Equal rows and near-copies are found and kept together anyway.
         """
         self._check_parameters()
-        _check_table(X)
+        _checked_table(X)
         y = _with_plain_gaps(y)
         features, y = validate_data(self, X, y, dtype=[np.float32, np.float64], ensure_min_samples=2)
         if not isinstance(self.head, str) and is_fitted(self.head):
@@ -291,22 +289,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_fraction("max_ofpr", self.max_ofpr)
         if self.folds < 2:
             raise ValueError(f"folds is {self.folds!r}; expected at least 2.")
-        self._check_costs(self.costs)
-        self._check_threshold(self.threshold, self.acceptance)
-
-    @staticmethod
-    def _check_costs(costs: Any) -> None:
-        for name in costs if isinstance(costs, Mapping) else ():
+        for name in self.costs if isinstance(self.costs, Mapping) else ():
             check_choice("a key of costs", name, Costs.__dataclass_fields__)
-
-    @staticmethod
-    def _check_threshold(threshold: str | float, acceptance: float) -> None:
-        if isinstance(threshold, str):
-            check_choice("threshold", threshold, THRESHOLDS)
-        elif threshold is None or np.isnan(threshold):
+        if isinstance(self.threshold, str):
+            check_choice("threshold", self.threshold, THRESHOLDS)
+        elif self.threshold is None or np.isnan(self.threshold):
             expected = ", ".join(map(repr, THRESHOLDS))
-            raise ValueError(f"threshold is {threshold!r}; expected a number, or one of {expected}.")
-        check_fraction("acceptance", acceptance)
+            raise ValueError(f"threshold is {self.threshold!r}; expected a number, or one of {expected}.")
+        check_fraction("acceptance", self.acceptance)
 
     def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Labels, and which rows are outliers; decides ``unknown_label_``."""
@@ -327,12 +317,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.where(missing, "", given).astype(str) if names else given
         return labels, missing | (labels == self.unknown_label_)
 
-    def _weights(
-        self, X: NDArray[Any], labels: NDArray[Any], outlier: NDArray[np.bool_], sample_weight: ArrayLike | None
-    ) -> Floats | None:
-        if sample_weight is None and self.class_weight is None:
+    def _weights(self, X: Any, labels: NDArray[Any], outlier: NDArray[Any], given: ArrayLike | None) -> Floats | None:
+        if given is None and self.class_weight is None:
             return None
-        weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        weight = np.array(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
         if self.class_weight is not None:
             weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])
         return weight
@@ -343,20 +331,19 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"y holds {len(self.classes_)} known class{'es' if len(self.classes_) != 1 else ''}; a classifier "
                 f"needs at least 2 classes (rows labelled {self.unknown_label_!r}, the unknown_label, are outliers)."
             )
-        size = np.bincount(code)
-        smallest, count = self.classes_.tolist()[size.argmin()], size.min()
+        size = np.bincount(code).tolist()
+        count = min(size)
+        has = f"the class {self.classes_.tolist()[size.index(count)]!r} has {count} sample{'s' * (count > 1)}"
         if count < 2:
             raise ValueError(
-                f"the class {smallest!r} has 1 sample; at least 2 of each class are needed, one to learn from and "
-                "one to check with. Add samples, drop the class, or label it as unknown."
+                f"{has}; at least 2 of each class are needed, one to learn from and one to check with. Add samples, "
+                "drop the class, or label it as unknown."
             )
         if count < 3 and self.calibration == "split":
             raise ValueError(
-                f"the class {smallest!r} has 2 samples; calibration='split' sets one aside and needs at least 3 of "
-                "each class. Add samples, drop the class, or use calibration='cross'."
+                f"{has}; calibration='split' sets one aside and needs at least 3 of each class. Add samples, drop the "
+                "class, or use calibration='cross'."
             )
-
-    # Predicting
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each sample, or ``unknown_label_`` where its score is above the threshold of the class."""
@@ -425,8 +412,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"X lacks {len(missing)} of the {len(wanted)} columns the model was fitted on, the first is "
                 f"{missing[0]!r}; add them, or fit without them."
             )
-        _check_table(X[wanted.tolist()])
-        return X[wanted.tolist()]
+        return _checked_table(X[wanted.tolist()])
 
     def _observed(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
         """Scores and logits, a chunk of samples at a time."""
@@ -441,8 +427,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predicted = logits.__array_namespace__().argmax(logits, axis=1)
         return self.rejector_(self.evidence_scale_(raw, predicted)), logits
 
-    # Deciding
-
     def set_threshold(
         self,
         threshold: str | float | None = None,
@@ -453,18 +437,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Choose another threshold without fitting again; arguments that are left out keep their values."""
         check_is_fitted(self)
-        chosen: dict[str, Any]
-        chosen = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
         if threshold is None and acceptance is not None:
-            chosen["threshold"] = "acceptance"
-        values = {name: getattr(self, name) if value is None else value for name, value in chosen.items()}
-        self._check_threshold(values["threshold"], values["acceptance"])
-        self._check_costs(values["costs"])
-        before = {name: getattr(self, name) for name in values}
+            threshold = "acceptance"
+        given = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
+        before = dict(vars(self))
         try:
-            self.set_params(**values)._set_thresholds()
+            self.set_params(**{name: value for name, value in given.items() if value is not None})
+            self._check_parameters()
+            self._set_thresholds()
         except (ValueError, TypeError):
-            self.set_params(**before)._set_thresholds()
+            self.__dict__.update(before)
             raise
         return self
 
@@ -508,13 +490,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             elif fewest is not None:
                 small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
-                self.guarantee_details_ += " It holds for the rows of each predicted class"
-                if small:
-                    shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-                    self.guarantee_details_ += (
-                        f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
-                    )
-                self.guarantee_details_ += "."
+                shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+                but = f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
+                self.guarantee_details_ += f" It holds for the rows of each predicted class{but if small else ''}."
             return
         if isinstance(self.threshold, str):
             value = self._held_out_threshold()
@@ -541,8 +519,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         gain = np.searchsorted(known, at, "right") / len(known) - np.searchsorted(unknown, at, "right") / len(unknown)
         return float(at[gain.argmax()])
 
-    # Files
-
     def save(self, folder: Any) -> None:
         """Write the model to a folder, as one safetensors file; no pickle."""
         from openauc.features.classifier.files import save
@@ -554,8 +530,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Read what :meth:`save` wrote."""
         from openauc.features.classifier.files import load
 
-        loaded: OpenSetClassifier = load(folder)
-        return loaded
+        return load(folder)
 
     def export_onnx(self, path: Any, *, dtype: str | None = None) -> None:
         """Write the model as ONNX: embedding in; label, score and p-value out, threshold and class names inside.
@@ -598,8 +573,8 @@ def _with_plain_gaps(y: Any) -> Any:
     return labels if missing.any() else y
 
 
-def _check_table(X: Any) -> None:
-    """Refuse a table with two columns of one name, or with empty cells, by name."""
+def _checked_table(X: Any) -> Any:
+    """X; a table with two columns of one name, or with empty cells, is refused."""
     names = [str(name) for name in getattr(X, "columns", ())]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
@@ -613,3 +588,4 @@ def _check_table(X: Any) -> None:
                 f"X has empty cells in {len(gappy)} of {len(names)} columns, the first in {gappy[0]!r}, row {row}; "
                 "drop these rows, or fill them in, for example with sklearn.impute.SimpleImputer."
             )
+    return X

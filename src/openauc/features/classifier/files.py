@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,6 @@ MOST_BYTES = 2**28
 """Largest size of the array of class labels."""
 
 Arrays = dict[str, NDArray[Any]]
-State = TypeVar("State")
 
 
 def save(classifier: OpenSetClassifier, folder: PathLike) -> None:
@@ -113,29 +112,28 @@ def load(folder: PathLike) -> OpenSetClassifier:
 
 
 def portable_head(classifier: OpenSetClassifier) -> HeadWithScores:
-    """Head and scores whose state is arrays and numbers.
-
-    Raises
-    ------
-    ValueError
-        If a head or score is your own, or the head is an estimator that is not linear.
-    """
+    """Head and scores whose state is arrays and numbers; your own, or a head that is not linear, are refused."""
     fitted = classifier.observer_
     head: Head = fitted.head.as_linear() if isinstance(fitted.head, EstimatorHead) else fitted.head
-    _kind_of(head, HEADS, "head")
     for name, score in fitted.scores.items():
-        _kind_of(score, {**KINDS, **SCORES}, f"rejector {name!r}")
-    _kind_of(classifier.rejector_, REJECTOR_KINDS, "rejector")
+        _kind_of(score, "score", f"rejector {name!r}")
     return HeadWithScores(head, fitted.scores, fitted.scaling)
 
 
-def _kind_of(part: object, kinds: Mapping[str, type[Any]], what: str) -> str:
-    for kind, cls in kinds.items():
-        if type(part) is cls:
+def _kinds(part: str) -> Mapping[str, type[Any]]:
+    """Classes of a part of a model, by name; scores may have been added to ``SCORES``."""
+    if part == "score":
+        return {**KINDS, **SCORES}
+    return HEADS if part == "head" else REJECTOR_KINDS if part == "rejector" else {"sorted": Calibration}
+
+
+def _kind_of(state: object, part: str, name: str = "") -> str:
+    for kind, cls in _kinds(part).items():
+        if type(state) is cls:
             return kind
     raise ValueError(
-        f"the {what} is your own ({type(part).__name__}), and a file cannot hold its code; fit with one of ours, by "
-        "its name."
+        f"the {name or part} is your own ({type(state).__name__}), and a file cannot hold its code; fit with one of "
+        "ours, by its name."
     )
 
 
@@ -161,19 +159,19 @@ def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
     )
     by_columns: list[str] = []
 
-    def take_apart(part: object, kinds: Mapping[str, type[Any]], prefix: str) -> dict[str, Any]:
-        """Kind and numbers of a part."""
+    def take_apart(state: object, part: str, prefix: str = "") -> dict[str, Any]:
+        """Kind and numbers of a part; its arrays go elsewhere."""
         values = {}
-        for name, value in vars(part).items():
+        for name, value in vars(state).items():
+            place = f"{prefix or part}.{name}"
             if not isinstance(value, np.ndarray):
-                values[name] = _encode_state(part, name, value)
+                values[name] = _encode_state(state, name, value)
             elif value.flags.f_contiguous and not value.flags.c_contiguous:
-                # In another layout, products may differ in the last bit.
-                by_columns.append(f"{prefix}.{name}")
-                arrays[f"{prefix}.{name}"] = value.T
+                by_columns.append(place)  # in another layout, products may differ in the last bit
+                arrays[place] = value.T
             else:
-                arrays[f"{prefix}.{name}"] = value
-        return {"kind": _kind_of(part, kinds, prefix), "values": values}
+                arrays[place] = value
+        return {"kind": _kind_of(state, part), "values": values}
 
     versions = environment()
     return {
@@ -188,17 +186,16 @@ def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
             "names": [str(name) for name in getattr(classifier, "feature_names_in_", ())],
         },
         "table": asdict(classifier.table_spec_),
-        "head": take_apart(head.head, HEADS, "head"),
+        "head": take_apart(head.head, "head"),
         "scores": [
-            {"name": name} | take_apart(score, {**KINDS, **SCORES}, f"score.{index}")
+            {"name": name} | take_apart(score, "score", f"score.{index}")
             for index, (name, score) in enumerate(head.scores.items())
         ],
-        "rejector": take_apart(classifier.rejector_, REJECTOR_KINDS, "rejector"),
+        "rejector": take_apart(classifier.rejector_, "rejector"),
         "thresholds": [encode_float(value) for value in classifier.thresholds_.tolist()],
         "guarantee": classifier.guarantee_,
         "guarantee_details": classifier.guarantee_details_,
-        "calibration": {"samples": classifier.calibration_kind_}
-        | take_apart(classifier.calibration_, {"sorted": Calibration}, "calibration"),
+        "calibration": {"samples": classifier.calibration_kind_} | take_apart(classifier.calibration_, "calibration"),
         "parameters": {name: _parameter(name, value, head) for name, value in classifier.get_params(False).items()},
         "report": encode(classifier.report_.to_dict()),
         "environment": versions,
@@ -218,7 +215,7 @@ def _encode_state(part: object, name: str, value: Any) -> Any:
 
 def _parameter(name: str, value: Any, head: HeadWithScores) -> Any:
     if name == "rejector" and not isinstance(value, str):
-        (value,) = (_kind_of(score, {**KINDS, **SCORES}, name) for score in head.scores.values())
+        (value,) = (_kind_of(score, "score") for score in head.scores.values())
     try:
         return encode(value)
     except TypeError:
@@ -372,42 +369,39 @@ def _assemble(about: Mapping[str, Any], arrays: Arrays) -> OpenSetClassifier:
     )
     by_columns = set(about["by_columns"])
 
-    def put_together(kinds: Mapping[str, type[State]], saved: Mapping[str, Any], prefix: str) -> State:
+    def put_together(saved: Mapping[str, Any], part: str, prefix: str = "") -> Any:
         """A part with all its state."""
-        if saved["kind"] not in kinds:
+        if saved["kind"] not in _kinds(part):
             raise ValueError(
-                f"it has a {prefix.split('.')[0]} {saved['kind']!r}, which this openauc does not know; upgrade, or add "
-                "it as it was when the model was saved"
+                f"it has a {part} {saved['kind']!r}, which this openauc does not know; upgrade, or add it as it was "
+                "when the model was saved"
             )
-        cls = kinds[saved["kind"]]
-        part = cls.__new__(cls)
-        vars(part).update({name: decode(value) for name, value in saved["values"].items()})
-        for name, array in arrays.items():
-            if name.startswith(f"{prefix}."):
-                vars(part)[name.removeprefix(f"{prefix}.")] = array.T if name in by_columns else array
-        return part
+        cls: Any = _kinds(part)[saved["kind"]]
+        state: Any = object.__new__(cls)
+        vars(state).update({name: decode(value) for name, value in saved["values"].items()})
+        start = f"{prefix or part}."
+        found = {name: array for name, array in arrays.items() if name.startswith(start)}
+        vars(state).update({name[len(start) :]: a.T if name in by_columns else a for name, a in found.items()})
+        return state
 
     features, calibration = about["features"], about["calibration"]
-    kinds = {**KINDS, **SCORES}
     classifier.classes_ = _labels(about["classes"])
     classifier.unknown_label_ = decode(about["unknown_label"])
     classifier.n_features_in_, classifier.dtype_ = features["width"], DTYPES[features["dtype"]]
     if features["names"]:
         classifier.feature_names_in_ = np.array(features["names"], dtype=object)
     scaling = Scaling(arrays["scaling.centre"], arrays["scaling.factor"], features.get("scaling", "embedding"))
-    scores = {
-        saved["name"]: put_together(kinds, saved, f"score.{index}") for index, saved in enumerate(about["scores"])
-    }
-    classifier.observer_ = HeadWithScores(put_together(HEADS, about["head"], "head"), scores, scaling)
+    scores = {one["name"]: put_together(one, "score", f"score.{i}") for i, one in enumerate(about["scores"])}
+    classifier.observer_ = HeadWithScores(put_together(about["head"], "head"), scores, scaling)
     classifier.evidence_scale_ = EvidenceScale(
         *(arrays[f"evidence.{name}"] for name in ("mean", "deviation", "columns", "usual"))
     )
-    classifier.rejector_ = put_together(REJECTOR_KINDS, about["rejector"], "rejector")
+    classifier.rejector_ = put_together(about["rejector"], "rejector")
     classifier.report_ = FitReport.from_dict(decode(about["report"]))
     classifier.held_out_scores_, classifier.held_out_kinds_ = arrays["held_out.score"], arrays["held_out.kind"]
     classifier.calibration_scores_, classifier.calibration_classes_ = arrays["samples.score"], arrays["samples.class"]
     classifier.calibration_kind_ = calibration["samples"]
-    classifier.calibration_ = put_together({"sorted": Calibration}, calibration, "calibration")
+    classifier.calibration_ = put_together(calibration, "calibration")
     classifier.thresholds_ = np.array([float(value) for value in about["thresholds"]])
     classifier.guarantee_, classifier.guarantee_details_ = about["guarantee"], about.get("guarantee_details", "")
     classifier.table_spec_ = TableSpec.from_dict(about.get("table", {}), classifier.n_features_in_)

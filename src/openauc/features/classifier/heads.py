@@ -1,8 +1,8 @@
 """Classifiers on embeddings: what turns features into logits.
 
-A head is fitted on integer classes 0..C-1 and gives logits (n, C). ``strength`` is its one knob, how closely it follows
-the training samples; :class:`~openauc.features.OpenSetClassifier` chooses it on held-out classes. Its fitted state is
-arrays, and ``logits`` uses the array API alone, so that it can be saved and exported.
+A head is fitted on integer classes 0..C-1 and gives logits (n, C). Its one parameter ``strength``, how closely it
+follows the training samples, is chosen on held-out classes by :class:`~openauc.features.OpenSetClassifier`. Its fitted
+state is arrays, and ``logits`` uses the array API alone, so that it can be saved and exported.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from openauc._validation import named
+
 Floats = NDArray[np.float64]
 Array = Any
-"""A numpy array, or one that records what is done to it."""
-
+"""A numpy array, or one of another library of the array API standard."""
 
 MOST_LOGITS = 20_000_000
-"""Samples times classes up to which scikit-learn fits the logistic head; above, mini-batches do."""
+"""Samples times classes up to which scikit-learn fits the logistic head; beyond, mini-batches are used."""
 BATCH, PASSES, MOMENTUM = 1024, 8, 0.9
-"""Of the fit by mini-batches: rows of a batch, passes over all rows, momentum."""
-LOOKED_AT, DAMPING = 16_384, 0.3
-"""Rows that tell the covariance of the features; share of the mean variance added to it before it is inverted."""
+"""Fit by mini-batches: rows of a batch, passes over all rows, momentum."""
+COVARIANCE_ROWS, DAMPING = 16_384, 0.3
+"""Rows that the covariance of the features is taken from; share of the mean variance added before it is inverted."""
 PLENTY, FASTEST = 400, 8.0
-"""A class of so many samples learns at the rate 1; smaller ones learn faster, at most so much."""
+"""A class of so many samples learns at the rate 1; smaller ones learn faster, at most at the second rate."""
 
 
 class Head:
     """What every head offers."""
 
     grid: ClassVar[tuple[float, ...]] = (1.0,)
-    """Strengths to choose from; the first is taken unless another is clearly better."""
+    """Strengths to choose from; the first is the default."""
     scaled: bool = True
-    """Whether it sees features that are centred and scaled."""
+    """Whether it gets features that are centred and scaled."""
 
     def __init__(self, strength: float = 1.0) -> None:
         self.strength = strength
@@ -60,10 +61,10 @@ class Head:
 
 
 class LogisticHead(Head):
-    """Multinomial logistic regression; ``strength`` is scikit-learn's C.
+    """Multinomial logistic regression of scikit-learn; ``strength`` is its C.
 
-    It is scikit-learn's up to :data:`MOST_LOGITS`. Above, :func:`fit_by_batches` comes close to it in a few passes over
-    X, which may be a memory map, and never holds the logits of all samples.
+    Beyond :data:`MOST_LOGITS`, :func:`fit_by_batches` comes close to it in a few passes over X, which may be a memory
+    map, and never holds the logits of all samples.
     """
 
     grid = (1.0, 0.1, 10.0)
@@ -71,7 +72,6 @@ class LogisticHead(Head):
     bias: NDArray[Any]
 
     def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
-        """Weights (C, d) and biases (C,)."""
         if len(y) * int(y.max() + 1) > MOST_LOGITS:
             self.weight, self.bias = fit_by_batches(X, y, sample_weight, self.strength)
             return self
@@ -83,7 +83,6 @@ class LogisticHead(Head):
         return self
 
     def logits(self, X: Array) -> Array:
-        """One product with the weights."""
         return affine(X, self.weight, self.bias)
 
 
@@ -95,7 +94,6 @@ class ClassMeanHead(Head):
     scale: float
 
     def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
-        """Means (C, d), weighted."""
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         classes = (y == label for label in range(y.max() + 1))
         self.means = np.stack([np.average(X[c], axis=0, weights=weight[c]) for c in classes]).astype(X.dtype)
@@ -104,7 +102,6 @@ class ClassMeanHead(Head):
         return self
 
     def logits(self, X: Array) -> Array:
-        """Minus half the squared distances to the means, scaled."""
         xp = X.__array_namespace__()
         X, means = xp.astype(X, xp.float64), self.means.astype(np.float64)  # of near points, the terms cancel
         half_squares = xp.sum(X * X, axis=1, keepdims=True) / 2
@@ -112,7 +109,7 @@ class ClassMeanHead(Head):
 
 
 class MLPHead(Head):
-    """One hidden layer of 128 rectified units; ``strength`` is the inverse of scikit-learn's alpha."""
+    """One hidden layer of 128 rectified units, trained by Adam; ``strength`` is the inverse of scikit-learn's alpha."""
 
     grid = (100.0, 1.0)
     hidden_weight: NDArray[Any]
@@ -121,7 +118,6 @@ class MLPHead(Head):
     bias: NDArray[Any]
 
     def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
-        """Adam, at most 60 epochs, from one fixed start."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             fitted = MLPClassifier((128,), alpha=1 / self.strength, max_iter=60, random_state=0)
@@ -132,7 +128,6 @@ class MLPHead(Head):
         return self
 
     def logits(self, X: Array) -> Array:
-        """Of the output layer, before the softmax."""
         xp = X.__array_namespace__()
         hidden = xp.matmul(X, xp.asarray(self.hidden_weight.T)) + xp.asarray(self.hidden_bias)
         return affine(xp.where(hidden > 0, hidden, xp.zeros_like(hidden)), self.weight, self.bias)
@@ -141,11 +136,7 @@ class MLPHead(Head):
 class EstimatorHead(Head):
     """Any scikit-learn classifier: its ``decision_function``, else the logarithm of its ``predict_proba``.
 
-    Parameters
-    ----------
-    estimator
-        Fitted, a ``FrozenEstimator``, or not fitted. A fitted one serves as it is on all classes; on folds, which lack
-        some classes, an unfitted copy of it is fitted.
+    A fitted estimator is used as it is on all classes; on folds, which lack some classes, an unfitted copy is fitted.
     """
 
     scaled = False
@@ -175,15 +166,14 @@ class EstimatorHead(Head):
         theirs = np.asarray(self.estimator.classes_)
         if len(theirs) != len(classes) or not np.array_equal(np.sort(theirs.astype(str)), np.sort(classes.astype(str))):
             raise ValueError(
-                f"the head was fitted on the classes {_some(theirs)}, but y holds {_some(classes)}; fit it on the same "
-                "classes, or pass it unfitted."
+                f"the head was fitted on the classes {named(theirs.tolist(), 5)}, but y holds "
+                f"{named(classes.tolist(), 5)}; fit it on the same classes, or pass it unfitted."
             )
         place = {str(label): i for i, label in enumerate(theirs.tolist())}
         self.fitted, self.order = _thawed(self.estimator), np.array([place[str(label)] for label in classes.tolist()])
         return self
 
     def logits(self, X: Array) -> Array:
-        """Of the fitted estimator, columns in the order of the classes."""
         if hasattr(self.fitted, "decision_function"):
             values = np.asarray(_without_names(self.fitted.decision_function, X), np.float64)
             if values.ndim == 1:
@@ -198,13 +188,7 @@ class EstimatorHead(Head):
         return values[:, self.order]
 
     def as_linear(self) -> LogisticHead:
-        """The same logits as one product with weights, to rounding.
-
-        Raises
-        ------
-        ValueError
-            If the estimator is not linear, alone or behind the steps in :data:`AFFINE`.
-        """
+        """The same logits as one product with weights, to rounding; an estimator that is not linear is refused."""
         weight, bias = _weights_of(self.fitted)
         weight, bias = _columns_of(weight, bias, np.result_type(weight, bias))
         head = LogisticHead()
@@ -213,9 +197,8 @@ class EstimatorHead(Head):
         # Not every estimator that has weights uses them alone.
         probes = np.random.default_rng(0).normal(size=(8, weight.shape[1]))
         expected, found = self.logits(probes), head.logits(probes)
-        if found.shape != expected.shape or not np.allclose(
-            found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max()
-        ):
+        margin = 1e-4 * np.abs(expected).max()
+        if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-4, atol=margin):
             raise _not_arrays(self.fitted)
         return head
 
@@ -256,7 +239,7 @@ def _not_arrays(part: Any) -> ValueError:
 
 
 def _without_names(method: Callable[[Any], Any], X: Array) -> Any:
-    """``method(X)``; an estimator that was fitted on a table would warn that arrays have no names of columns."""
+    """``method(X)`` without the warning that arrays have no names of columns."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         return method(X)
@@ -269,11 +252,8 @@ def _thawed(estimator: Any) -> Any:
 def _unfitted(estimator: Any) -> Any:
     """A copy to fit; ``clone`` alone keeps a frozen classifier, which knows classes that a fold must not know."""
     copy = clone(_thawed(estimator))
-    inside = {
-        name: part.estimator
-        for name, part in copy.get_params().items()
-        if isinstance(part, FrozenEstimator) and is_classifier(part)
-    }
+    frozen = {name: part for name, part in copy.get_params().items() if isinstance(part, FrozenEstimator)}
+    inside = {name: part.estimator for name, part in frozen.items() if is_classifier(part)}
     if (inside or isinstance(estimator, FrozenEstimator)) and not is_fitted(estimator):
         raise ValueError(
             f"the head {type(estimator).__name__} has a frozen classifier but is not fitted itself; pass "
@@ -287,7 +267,7 @@ HEADS: dict[str, type[Head]] = {"logistic": LogisticHead, "class_mean": ClassMea
 
 
 def is_fitted(estimator: Any) -> bool:
-    """Whether a scikit-learn estimator has seen data."""
+    """Whether a scikit-learn estimator is fitted."""
     try:
         check_is_fitted(estimator)
     except (NotFittedError, TypeError):
@@ -300,15 +280,15 @@ def fit_by_batches(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     r"""Weights (C, d) and biases (C,) that nearly minimise :math:`s \sum_i w_i \ell_i + \lVert W \rVert^2 / 2`.
 
-    Stochastic gradient descent with Nesterov's momentum, whose rate falls to 0 along a cosine. Gradients are multiplied
-    by the inverse covariance of the features, so that wide and narrow directions are learned at one pace. Features are
-    centred, which moves the biases alone, and these are free.
+    Stochastic gradient descent with Nesterov's momentum and a rate that falls to 0 along a cosine. Gradients are
+    multiplied by the inverse covariance of the features, so that all directions are learned at one pace. Features are
+    centred, which changes only the biases, and these have no penalty.
     """
     n, width = X.shape
     dtype, rng = X.dtype.type, np.random.default_rng(0)
     weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
     counts = np.bincount(y)
-    some = np.asarray(X[np.sort(rng.permutation(n)[:LOOKED_AT])])
+    some = np.asarray(X[np.sort(rng.permutation(n)[:COVARIANCE_ROWS])])
     centre = some.mean(0)
     some -= centre
     covariance = some.T @ some / len(some)
@@ -352,8 +332,3 @@ def affine(X: Array, weight: NDArray[Any], bias: NDArray[Any]) -> Array:
         X = xp.astype(X, xp.float64, copy=False)
     product = xp.matmul(X, xp.astype(xp.asarray(np.ascontiguousarray(weight.T)), X.dtype))
     return xp.astype(product, xp.float64) + xp.asarray(bias.astype(np.float64))
-
-
-def _some(labels: NDArray[Any]) -> str:
-    shown = ", ".join(map(repr, labels[:5].tolist()))
-    return shown if len(labels) <= 5 else f"{shown}, ... ({len(labels)} of them)"

@@ -1,10 +1,10 @@
-"""Rejectors: from the evidence of a sample to one open-set score, and what held-out classes say of them.
+"""Rejectors: from the evidence of a sample to one open-set score, and their results on held-out classes.
 
 The learned rejector minimises the ranking term of the paper's Eq. 15 with samples of held-out known classes as unknown
-ones: pseudo-unknown samples are to rank above *correctly classified* known ones. With the logistic surrogate and
-balanced weights that is a weighted logistic regression. It is additive, with a piecewise linear function of each score,
-and heavily regularised; boosted trees in its place, and the mean of both, were no better on the data defaults were
-chosen on, and jump where this one is continuous.
+ones: these are to rank above *correctly classified* known samples. With the logistic surrogate and balanced weights
+that is a weighted logistic regression. It is additive, with a piecewise linear function of each score, and heavily
+regularised. Boosted trees, and the mean of both, were not better on the data that defaults were chosen on, and have
+jumps where this one is continuous.
 """
 
 from __future__ import annotations
@@ -30,41 +30,29 @@ from openauc.intervals import Interval
 Rows = NDArray[np.int64]
 
 AVERAGE = ("max_logit", "distance", "relative_mahalanobis_pp")
-"""Scores of the fixed average; one looks at the logits, one at samples, one at classes."""
+"""Scores of the fixed average: one of the logits, one of training samples, one of classes."""
 CONFIDENCE = ("max_logit", "entropy", "gen")
 """Scores that come once more as evidence, less what is usual for the predicted class."""
-EVIDENCE = (
-    "max_logit",
-    "energy",
-    "entropy",
-    "margin",
-    "gen",
-    "knn",
-    "distance",
-    "class_mean",
-    "relative_mahalanobis_pp",
-    *(name + BY_CLASS for name in CONFIDENCE),
-)
-"""What the learned rejector looks at."""
+_PLAIN = ("max_logit", "energy", "entropy", "margin", "gen", "knn", "distance", "class_mean", "relative_mahalanobis_pp")
+EVIDENCE = (*_PLAIN, *(name + BY_CLASS for name in CONFIDENCE))
+"""Evidence of the learned rejector."""
 BASES = ("max_logit", "entropy", "distance", "class_mean")
 """Scores that the learned rejector may be shrunk toward in place of the average."""
 BY_FAR = 2.0
-"""Standard errors over held-out classes that one rejector must be ahead of another to replace it."""
-
+"""Standard errors over held-out classes by which a rejector must be better than another to replace it."""
 CLIP = 8.0
-"""Evidence further than this many deviations from a usual known sample says nothing more, a distance excepted."""
+"""Evidence is cut at this many deviations from a usual known sample, except for a distance."""
 KNOTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-RIDGE = 1e-3
-MOST_ROWS = 20_000
+RIDGE, MOST_ROWS = 1e-3, 20_000
 HALF_AT = 8.0
-"""Number of known classes at which the base and what was learned weigh the same."""
+"""Number of known classes at which the base and the learned function have the same weight."""
 
 
 class Rejector:
     """Evidence (n, m) -> (n,) open-set scores, higher = more unknown; ``names`` says what the columns are.
 
-    Evidence of several scores is cut at :data:`CLIP`, so that none outvotes the others. What a distance has beyond that
-    is added as it is: a sample far from everything is unknown, whatever the logits say.
+    Evidence of several scores is cut at :data:`CLIP`, so that none outvotes the others. The excess of a distance is
+    added: a sample far from everything is unknown, whatever the logits say.
     """
 
     names: tuple[str, ...]
@@ -97,27 +85,19 @@ class Average(Rejector):
 
 
 class Learned(Rejector):
-    r"""Additive function of the evidence, shrunk toward a simple rule, the base.
+    r"""Additive function of the evidence, shrunk toward a simple one, the base.
 
     .. math:: r(e) = w\,b(e) + (1 - w)\,\sum_k f_k(e_k), \qquad w = \frac{8}{8 + C}
 
-    with piecewise linear :math:`f_k` and b the mean of some of the scores; both terms are standardised on correctly
-    classified known samples. With few known classes C, what held-out classes teach is unreliable, and the base leads.
-
-    Parameters
-    ----------
-    n_classes
-        C, the number of known classes.
-    names
-        What it looks at.
-    base
-        Scores whose mean is the base.
-    max_ofpr
-        Learn to rank the unknown samples that come first, up to this share of them.
+    with piecewise linear :math:`f_k` and b the mean of the scores ``base``; both terms are standardised on correctly
+    classified known samples. With few known classes C, held-out classes are too few to learn from, and the base leads.
+    With ``max_ofpr``, it learns to rank the unknown samples that come first, up to this share of them.
     """
 
     title = "learned"
     weight: Floats
+    learned_scale: tuple[float, float]
+    base_scale: tuple[float, float]
 
     def __init__(
         self,
@@ -131,27 +111,27 @@ class Learned(Rejector):
         self.max_ofpr = max_ofpr
 
     @classmethod
-    def learn(cls, folds: Sequence[Fold], *, seed: int = 0, **how: Any) -> Learned:
-        """Learned from folds whose evidence has the columns ``names``; ``how`` are the parameters of the class."""
-        return cls(**how)._learn(*_examples(folds, np.random.RandomState(seed)))
-
-    def _learn(self, evidence: Floats, unknown: NDArray[np.bool_], weight: Floats) -> Learned:
+    def learn(cls, folds: Sequence[Fold], *, seed: int = 0, **parameters: Any) -> Learned:
+        """A rejector learned from folds whose evidence has the columns ``names``."""
+        self = cls(**parameters)
+        evidence, unknown, weight = _examples(folds, np.random.RandomState(seed))
         evidence = np.clip(evidence, -CLIP, CLIP)
         self._fit(evidence, unknown, weight)
         if self.max_ofpr is not None:
-            # Which pairs count depends on the ranking itself: the unknown samples that look most known. A step may
-            # overshoot, so that others do then: the best one counts.
+            # The pairs that count depend on the ranking itself: those of the unknown samples with the lowest scores. A
+            # step may go too far, so the best one is kept.
             best, kept = -1.0, self.weight
             for _ in range(4):
                 score = self._additive(evidence)
-                value = _partial(score[~unknown], score[unknown], self.max_ofpr)
+                known = np.sort(score[~unknown])
+                ranked_below = np.searchsorted(known, score[unknown]) / max(len(known), 1)
+                value = float(np.average(ranked_below, weights=_counted(score[unknown], self.max_ofpr)))
                 best, kept = (value, self.weight) if value > best else (best, kept)
                 last = np.quantile(score[unknown], min(1.0, 2.0 * self.max_ofpr))
                 self._fit(evidence, unknown, np.where(unknown & (score > last), 0.05 * weight, weight))
             self.weight = kept
-        known = evidence[~unknown]
-        self.learned_scale = _moments(self._additive(known))
-        self.base_scale = _moments(self._base(known))
+        self.learned_scale = _moments(self._additive(evidence[~unknown]))
+        self.base_scale = _moments(self._base(evidence[~unknown]))
         return self
 
     def _fit(self, evidence: Floats, unknown: NDArray[np.bool_], weight: Floats) -> None:
@@ -208,11 +188,11 @@ def _moments(values: Floats) -> tuple[float, float]:
 
 
 def _examples(folds: Sequence[Fold], rng: np.random.RandomState) -> tuple[Floats, NDArray[np.bool_], Floats]:
-    """Evidence, whether unknown, and weight of the samples that count: OpenAUC loses misclassified ones anyway."""
-    counts = [fold.correct | ~fold.known for fold in folds]
-    evidence = np.concatenate([fold.evidence[here] for fold, here in zip(folds, counts, strict=True)])
-    unknown = np.concatenate([~fold.known[here] for fold, here in zip(folds, counts, strict=True)])
-    weight = np.concatenate([(fold.weight * _alike(fold))[here] for fold, here in zip(folds, counts, strict=True)])
+    """Evidence, whether unknown, and weight of samples; those that are misclassified do not count in OpenAUC."""
+    counts = np.concatenate([fold.correct | ~fold.known for fold in folds])
+    evidence = np.concatenate([fold.evidence for fold in folds])[counts]
+    unknown = ~np.concatenate([fold.known for fold in folds])[counts]
+    weight = np.concatenate([fold.weight * _alike(fold) for fold in folds])[counts]
     if len(evidence) > MOST_ROWS:
         rows = rng.permutation(len(evidence))[:MOST_ROWS]
         evidence, unknown, weight = evidence[rows], unknown[rows], weight[rows]
@@ -220,12 +200,12 @@ def _examples(folds: Sequence[Fold], rng: np.random.RandomState) -> tuple[Floats
 
 
 def _alike(fold: Fold) -> Floats:
-    """(n,) factors that make held-out classes count alike, whatever their sizes; their sum stays what it was."""
+    """(n,) factors that give held-out classes of any size the same weight; the sum does not change."""
     factor = np.ones(len(fold.label))
-    here = ~fold.known & (fold.label >= 0)  # outliers belong to no class
-    if here.any():
-        _, code, size = np.unique(fold.label[here], return_inverse=True, return_counts=True)
-        factor[here] = here.sum() / len(size) / size[code]
+    held_out = ~fold.known & (fold.label >= 0)  # outliers do not belong to a class
+    if held_out.any():
+        _, code, size = np.unique(fold.label[held_out], return_inverse=True, return_counts=True)
+        factor[held_out] = held_out.sum() / len(size) / size[code]
     return factor
 
 
@@ -235,7 +215,7 @@ class Estimate(NamedTuple):
     value: float
     interval: Interval
     deviations: Floats
-    """(C,) what each held-out class adds to the deviation from the value; sums of their squares give variances."""
+    """(C,) contribution of each held-out class to the deviation from the value; for variances."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +226,7 @@ class HeldOut:
     scores: Sequence[Floats]
 
     def estimate(self, max_ofpr: float | None = None, level: float = 0.95) -> Estimate:
-        """(Partial) OpenAUC; each class is an observation, since samples of one class are alike."""
+        """(Partial) OpenAUC; each class is one observation, since samples of one class are similar."""
         rows = [self._values(fold, score, max_ofpr) for fold, score in zip(self.folds, self.scores, strict=True)]
         total = sum(weight.sum() for _, weight, *_ in rows)
         mean = float(sum((value * weight).sum() for value, weight, *_ in rows) / total)
@@ -264,7 +244,7 @@ class HeldOut:
 
     @staticmethod
     def _values(fold: Fold, score: Floats, max_ofpr: float | None) -> tuple[Floats, Floats, Rows, Floats, Rows]:
-        """Of held-out samples their pair values, weights and classes; of known samples pair values and classes."""
+        """Pair values, weights and classes of held-out samples; pair values and classes of known samples."""
         real = fold.label[~fold.known] >= 0
         unknown = score[~fold.known][real]
         weight = _alike(fold)[~fold.known][real] * _counted(unknown, max_ofpr)
@@ -283,18 +263,12 @@ def _variance(deviations: Floats) -> float:
 
 
 def _counted(unknown: Floats, max_ofpr: float | None) -> Floats:
-    """Weight of each unknown sample: 1 for the lowest-scored up to the share, 0 beyond."""
+    """Weight of each unknown sample: 1 for the lowest scores up to the share, 0 beyond."""
     if max_ofpr is None:
         return np.ones(len(unknown))
     rank = np.empty(len(unknown))
     rank[np.argsort(unknown, kind="stable")] = np.arange(len(unknown))
     return np.clip(max_ofpr * len(unknown) - rank, 0.0, 1.0)
-
-
-def _partial(known: Floats, unknown: Floats, max_ofpr: float) -> float:
-    """Share of pairs in order, of the lowest-scored unknown samples up to a share of them."""
-    below = np.searchsorted(np.sort(known), unknown) / max(len(known), 1)
-    return float(np.average(below, weights=_counted(unknown, max_ofpr)))
 
 
 def worse_by_far(one: Estimate, other: Estimate, errors: float = BY_FAR) -> bool:
@@ -304,7 +278,7 @@ def worse_by_far(one: Estimate, other: Estimate, errors: float = BY_FAR) -> bool
 
 
 class Choice(NamedTuple):
-    """The rejector in use, its scores on held-out classes (None if none speaks for it), and what was compared."""
+    """The rejector in use, its scores on held-out classes if there are any, and the estimates that were compared."""
 
     rejector: Rejector
     held_out: HeldOut | None
@@ -322,23 +296,23 @@ def choose_rejector(
     misleading: bool = False,
     seed: int = 0,
 ) -> Choice:
-    """Choose what rejects by what held-out classes say of it.
+    """Choose a rejector by its results on held-out classes.
 
     Parameters
     ----------
     folds, names
-        What heads without some classes say, and the names of the columns of evidence. Without folds nothing can be
-        compared or learned.
+        Observations of heads without some classes, and the names of the columns of evidence. Without folds nothing can
+        be compared or learned.
     wanted
-        ``"learned"``, ``"average"``, ``"selected"``, or the name of a score, which is then the only one looked at.
+        ``"learned"``, ``"average"``, ``"selected"``, or the name of a score, which is then the only candidate.
     n_classes
         Number of known classes.
     max_ofpr
         Aim at partial OpenAUC.
     misleading
-        Held-out classes were seen by the encoder: they say nothing, and ``max_logit`` takes the place of any rule.
+        Whether the encoder was trained on the held-out classes; then ``max_logit`` rejects.
     seed
-        Of the draw of samples to learn from.
+        Seed of the draw of samples to learn from.
     """
     average = tuple(name for name in AVERAGE if name in names)
     if misleading and wanted in REJECTORS:
@@ -347,30 +321,34 @@ def choose_rejector(
         # Two classes: logits tell only which of the two a sample is nearer to, so distance decides.
         single = ("distance",) if wanted in ("learned", "selected") else (wanted,)
         return Choice(Average(average if wanted == "average" else single), None, {})
-    rules: dict[str, Rejector] = {name: Average((name,)) for name in names if name in SCORES or name == wanted}
-    rules = {wanted: rules[wanted]} if wanted not in REJECTORS else rules
+    candidates: dict[str, Rejector] = {wanted: Average((wanted,))}
     if wanted in REJECTORS:
-        rules["average"] = Average(average)
-    held = {name: HeldOut(folds, [rule(e) for e in _evidence(folds, names, rule)]) for name, rule in rules.items()}
+        candidates = {name: Average((name,)) for name in names if name in SCORES}
+        candidates["average"] = Average(average)
+
+    def columns(chosen: Sequence[str]) -> list[Floats]:
+        return [fold.evidence[:, [names.index(name) for name in chosen]] for fold in folds]
+
+    held = {name: HeldOut(folds, [one(e) for e in columns(one.names)]) for name, one in candidates.items()}
     estimates = {name: scores.estimate(max_ofpr) for name, scores in held.items()}
     chosen, note = wanted, None
     if wanted == "selected":
         chosen = max((name for name in estimates if name != "average"), key=lambda name: estimates[name].value)
     if wanted == "learned":
-        # Outliers at hand have a score that is not one of SCORES.
+        # The score of given outliers is not one of SCORES.
         used = tuple(name for name in names if name in EVIDENCE or name == OUTLIERS)
         base = _best(estimates, "average", [name for name in BASES if name in estimates])
-        shown = [replace(fold, evidence=e) for fold, e in zip(folds, _columns(folds, names, used), strict=True)]
+        shown = [replace(fold, evidence=e) for fold, e in zip(folds, columns(used), strict=True)]
         base_names = average if base == "average" else (base,)
         learn = partial(Learned.learn, n_classes=n_classes, names=used, base=base_names, max_ofpr=max_ofpr, seed=seed)
-        rules["learned"], held["learned"] = learn(shown), held_out_scores(shown, learn)
+        candidates["learned"], held["learned"] = learn(shown), held_out_scores(shown, learn)
         estimates["learned"] = held["learned"].estimate(max_ofpr)
-        # A part of the curve tells of fewer samples, and what is learned for it is no surer than the others.
+        # A part of the curve has fewer samples, and the learned rejector is not more certain there than the others.
         errors = BY_FAR if max_ofpr is None else 0.0
         chosen = _best(estimates, "learned", ["average", *(name for name in BASES if name in estimates)], errors)
         if chosen != "learned":
             note = f"On held-out classes the learned rejector is below {chosen}, so {chosen} rejects."
-    return Choice(rules[chosen], held[chosen], estimates, note)
+    return Choice(candidates[chosen], held[chosen], estimates, note)
 
 
 def _best(estimates: Mapping[str, Estimate], default: str, others: Sequence[str], errors: float = BY_FAR) -> str:
@@ -379,20 +357,11 @@ def _best(estimates: Mapping[str, Estimate], default: str, others: Sequence[str]
     return max(better, key=lambda name: estimates[name].value, default=default)
 
 
-def _columns(folds: Sequence[Fold], names: Sequence[str], chosen: Sequence[str]) -> list[Floats]:
-    columns = [list(names).index(name) for name in chosen]
-    return [fold.evidence[:, columns] for fold in folds]
-
-
-def _evidence(folds: Sequence[Fold], names: Sequence[str], rule: Rejector) -> list[Floats]:
-    return _columns(folds, names, rule.names)
-
-
 Learn = Callable[[Sequence[Fold]], Callable[[Any], Any]]
 
 
 def held_out_scores(folds: Sequence[Fold], learn: Learn) -> HeldOut:
-    """Scores of each fold by what was learned from the others, without any sample that plays unknown in it."""
+    """Scores of each fold by a rejector learned from the others, without any sample of its held-out classes."""
     groups: dict[frozenset[int], Callable[[Any], Any]] = {}
     scores = []
     for fold in folds:
@@ -403,6 +372,6 @@ def held_out_scores(folds: Sequence[Fold], learn: Learn) -> HeldOut:
 
 
 def _without(fold: Fold, classes: frozenset[int]) -> Fold:
-    """The fold without pseudo-unknown samples of some classes."""
+    """The fold without held-out samples of some classes."""
     kept = fold.known | ~np.isin(fold.label, list(classes))
     return Fold(fold.evidence[kept], fold.known[kept], fold.correct[kept], fold.label[kept], fold.weight[kept])

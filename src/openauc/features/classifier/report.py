@@ -1,9 +1,9 @@
-"""What a fit tried, and what the held-out classes said of it."""
+"""What a fit tried, and the results on held-out classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,24 +21,21 @@ class Tried:
 
     def shifted(self, gain: float) -> Tried:
         """The same with an estimated gain, which is uncertain by its own size."""
-        value = min(self.openauc + gain, 1.0)
-        low, high = (
-            np.hypot(self.openauc - self.interval.low, gain),
-            np.hypot(self.interval.high - self.openauc, gain),
-        )
-        return Tried(self.name, value, Interval(max(float(value - low), 0.0), min(float(value + high), 1.0)))
+        value, (low, high) = min(self.openauc + gain, 1.0), self.interval
+        below, above = np.hypot(self.openauc - low, gain), np.hypot(high - self.openauc, gain)
+        return Tried(self.name, value, Interval(max(float(value - below), 0.0), min(float(value + above), 1.0)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitReport:
-    """What :class:`~openauc.features.OpenSetClassifier` tried, chose and promises; ``str()`` says it in words.
+    """What :class:`~openauc.features.OpenSetClassifier` tried and chose; ``str()`` is a text.
 
     Parameters
     ----------
     n_samples, n_classes, n_outliers, width
-        The training samples: of known classes, how many classes, how many labelled unknown, and features.
+        Number of training samples of known classes, of classes, of outliers, and of features.
     head, strength, accuracy
-        The head, its knob, and its accuracy on samples it was not trained on (cross-fitted).
+        The head, its strength, and its accuracy on samples it was not trained on (cross-fitted).
     tried
         Rejectors by OpenAUC on held-out classes, the best first; empty where classes are too few to hold any out.
     chosen
@@ -48,9 +45,9 @@ class FitReport:
     near_copies
         Rows that are a copy, or nearly one, of another row.
     small_classes
-        Names of the classes that have too few rows for any promise of their own.
+        Names of the classes that have too few rows for a guarantee.
     notes
-        What was noticed, a sentence each.
+        Remarks, one sentence each.
     """
 
     n_samples: int
@@ -65,11 +62,11 @@ class FitReport:
     max_ofpr: float | None = None
     near_copies: int = 0
     small_classes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def expected(self) -> Tried | None:
-        """What the held-out classes say of the rejector in use; None if they say nothing."""
+        """The result of the rejector in use on held-out classes; None if there is none."""
         return next((tried for tried in self.tried if tried.name == self.chosen), None)
 
     def __str__(self) -> str:

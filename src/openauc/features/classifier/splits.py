@@ -1,4 +1,4 @@
-"""Playing unknown with known classes: whole classes held out, beside samples of the others."""
+"""Splits that hold out whole known classes, as unknown ones, and samples of the others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from openauc._validation import check_fraction
 from openauc.scoring import make_scorer
 
 FEWEST_FOLDS = 12
-"""Folds are repeated, with other classes together, until there are about as many."""
+"""Folds are repeated, with classes cut in another way, until there are about as many."""
 
 openauc_scorer = make_scorer("openauc", open_score="auto")
 """OpenAUC as ``scoring`` of scikit-learn; classes that the estimator was not fitted on count as unknown."""
 
 
 class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
-    """Folds that each hold out whole classes, to play unknown, and a share of the samples of the others.
+    """Folds that each hold out whole classes, as unknown ones, and a share of the samples of the others.
 
     The training part of a fold has ``1 - known_share`` of the samples of the remaining classes; the test part has the
-    other samples of these and all samples of the held-out classes. With :data:`openauc_scorer`, which takes classes the
-    estimator does not know for unknown, it selects models without any unknown sample.
+    other samples of these and all samples of the held-out classes. With :data:`openauc_scorer`, for which classes that
+    the estimator does not know are unknown, it selects models without any unknown sample.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
         Folds the classes are cut into; each class is held out once in each repetition. At least two classes remain
         for training, so there are at least as many folds as that needs.
     n_repeats
-        Times the classes are cut anew; None for as many as bring about twelve folds, since few classes say little.
+        How often the classes are cut; None for as many as give about twelve folds.
     known_share
         Share of the samples (of the groups, where these are given) of the remaining classes in the test part, at least
         one of each class that has two.
     unknown_label
-        Rows with this label (None for none) are in every test part and in no training part.
+        Label of rows that are in every test part and in no training part; None if there are none.
     random_state
         Seed or generator of scikit-learn.
 
@@ -69,13 +69,11 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
         self, X: Any, y: ArrayLike | None = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Rows of the training and of the test part of each fold; rows of one group are in the same part."""
-        labels = self._labels(y)
+        labels, outlier, n_folds, n_repeats = self._plan(y)
         groups = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
         share = check_fraction("known_share", self.known_share, one=False)
         rng = check_random_state(self.random_state)
-        outlier = np.zeros(len(labels), bool) if self.unknown_label is None else labels == self.unknown_label
         classes = np.unique(labels[~outlier])
-        n_folds, n_repeats = self._numbers(len(classes))
         for _ in range(n_repeats):
             shuffled = rng.permutation(len(classes))
             for fold in range(n_folds):
@@ -85,17 +83,16 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
 
     def get_n_splits(self, X: Any = None, y: ArrayLike | None = None, groups: Any = None) -> int:
         """Number of folds of all repetitions; it depends on the classes."""
-        labels = self._labels(y)
-        known = labels if self.unknown_label is None else labels[labels != self.unknown_label]
-        n_folds, n_repeats = self._numbers(len(np.unique(known)))
+        _, _, n_folds, n_repeats = self._plan(y)
         return n_folds * n_repeats
 
-    def _labels(self, y: ArrayLike | None) -> NDArray[Any]:
+    def _plan(self, y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_], int, int]:
+        """Labels, which of them are outliers, folds and repetitions."""
         if y is None:
             raise ValueError("y is missing; classes are held out, so pass the label of every sample.")
-        return np.asarray(y)
-
-    def _numbers(self, n_classes: int) -> tuple[int, int]:
+        labels = np.asarray(y)
+        outlier = np.zeros(len(labels), bool) if self.unknown_label is None else labels == self.unknown_label
+        n_classes = len(np.unique(labels[~outlier]))
         if n_classes < 3:
             raise ValueError(
                 f"y holds {n_classes} known classes; at least 3 are needed, since one is held out and two must remain."
@@ -108,7 +105,7 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
         while n_classes - -(-n_classes // n_folds) < 2:
             n_folds += 1
         repeats = -(-FEWEST_FOLDS // n_folds) if n_classes < 2 * FEWEST_FOLDS else 1
-        return n_folds, repeats if self.n_repeats is None else self.n_repeats
+        return labels, outlier, n_folds, repeats if self.n_repeats is None else self.n_repeats
 
 
 def _drawn(
@@ -137,9 +134,9 @@ def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.
 
 
 def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """(n,) part of each row: groups are dealt class after class, so those of a class are in as many parts as can be.
+    """(n,) part of each row: groups are dealt class by class, so those of a class are in as many parts as possible.
 
-    A class that is in one part alone is in none, -1: without that part the class would be gone.
+    A class with all rows in one part gets -1: without that part there would be no row of it.
 
     >>> deal(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 2]), 2, np.random.RandomState(0)).tolist()
     [1, 1, 0, -1, -1]
