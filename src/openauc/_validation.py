@@ -124,7 +124,7 @@ def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
     try:
         return np.asarray([value.decode() if isinstance(value, bytes) else str(as_label(value)) for value in values])
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name} holds the bytes {error.object!r}, which are no text in UTF-8.") from None
+        raise ValueError(f"{name} holds the bytes {error.object!r}, which are not UTF-8 text.") from None
 
 
 def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from openauc._columns import read_about, read_columns
+from openauc._columns import ColumnNames, read_about, read_columns
 from openauc._files import add_inputs
 from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.predictions import (
@@ -129,6 +129,7 @@ def evaluate(
     from openauc.metrics.registry import standard_metrics
 
     label = read_label(unknown_label)
+    names = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     labels = {name: metric.label for name, metric in metrics.items()}
     measuring: dict[str, Any] = {"metrics": metrics, "level": level, "rng": seed, "n_replicates": replicates}
@@ -143,15 +144,7 @@ def evaluate(
             unseen_unknown=unseen_unknown,
             acceptance=acceptance is not None,
         )
-        plan = Plan(
-            label_column=label_column,
-            pred_column=pred_column,
-            score_column=score_column,
-            lower_is_unknown=lower_is_unknown,
-            unknown_label=label,
-            by=tuple(by or ()),
-            per_class=per_class,
-        )
+        plan = Plan(names=names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
         measuring |= {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
             found = _read_shards(sources, plan, measuring, quiet=json_out == "-")
@@ -166,8 +159,7 @@ def evaluate(
 
     paths = [Path(file) for file in files]
     read = [read_columns(path) for path in paths]
-    names = (label_column, pred_column, score_column)
-    models = [load_file(path, *names, lower_is_unknown, columns) for path, columns in zip(paths, read, strict=True)]
+    models = [load_file(path, names, columns) for path, columns in zip(paths, read, strict=True)]
     label = unknown_label_of(unknown_label, *models)
     models = [_with_unseen(model, path, label, unseen_unknown) for path, model in zip(paths, models, strict=True)]
     for path, predictions, columns in zip(paths, models, read, strict=True):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openauc._columns import read_columns
+from openauc._columns import ColumnNames, read_columns
 from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
 from openauc.commands.predictions import (
@@ -85,7 +85,7 @@ def report(
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
         models = {
-            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+            name: load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
             for name, file in files.items()
         }
         page = predictions_report(

@@ -181,8 +181,7 @@ def best_detection_column(table: RankTable) -> NDArray[np.intp]:
 
 def detection_accuracy_at(table: RankTable, column: ArrayLike) -> Floats:
     """Mean of the share of known accepted and of unknown rejected at a column."""
-    accepted = at_column(table.known, column) / table.n_known
-    return np.asarray(0.5 * (accepted + (1.0 - at_column(table.unknown, column) / table.n_unknown)))
+    return at_column(detection_accuracies(table), column)
 
 
 def openauc_score(
