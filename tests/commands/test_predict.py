@@ -190,5 +190,6 @@ def test_bad_input_is_said_in_one_sentence(copy, tmp_path):
     refused("predict", copy, tmp_path / "empty", *out, match="holds no threshold")
     (copy / SPEC).write_text("[]")
     refused("predict", copy, *out, match="is not the spec of a training")
+    refused("predict", copy, "-o", tmp_path / "p.txt", match=r"'\.txt'.*\.parquet")  # before the work
     run("train", "digits", *SMALL, "-o", tmp_path / "plain")
     refused("threshold", tmp_path / "plain", match="train with --validation")

@@ -26,14 +26,6 @@ _CHUNKS_PER_ROW_GROUP = 16
 _OURS = 0x6F617563  # SQLite's application id: "oauc"
 
 
-def check_output(out: Path) -> None:
-    """Raise unless embeddings can be written to a file of that name, before hours went into them."""
-    if out.suffix.lower() not in (".parquet", ".npz"):
-        raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz, as text is large and slow.")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
-
-
 def write_embeddings(
     source: Items,
     encoder: Encoder,
@@ -47,7 +39,6 @@ def write_embeddings(
     Features that an earlier run with the same encoder left in ``OUT.parts`` are not computed again. With ``skip_bad``,
     images that cannot be read are left out; returns what is wrong with each row that was left out.
     """
-    check_output(out)
     with open_parts(out, encoder) as parts:
         keys, bad = _encode_all(source, encoder, parts, skip_bad, on_progress)
         good = [row for row, key in enumerate(keys) if key not in bad]

@@ -63,9 +63,8 @@ class NearestNeighbour(Score):
 class TenthNeighbour(NearestNeighbour):
     r"""Cosine distance to the tenth nearest training sample, :math:`1 - \cos(x, x_{(10)})`.
 
-    >>> x = np.array([[1.0, 0.0], [0.0, 2.0]])
-    >>> score = TenthNeighbour().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[3.0, 0.0]]), np.zeros((1, 2))).tolist()  # of two samples, the second is the farthest
+    >>> x = np.eye(2)
+    >>> TenthNeighbour().fit(x, x, [0, 1])(x[:1], x[:1]).tolist()  # of two samples, the second is the farthest
     [1.0]
     """
 
@@ -76,9 +75,8 @@ class TenthNeighbour(NearestNeighbour):
 class FiftiethNeighbour(NearestNeighbour):
     r"""Cosine distance to the fiftieth nearest training sample, :math:`1 - \cos(x, x_{(50)})`.
 
-    >>> x = np.array([[1.0, 0.0], [0.0, 2.0]])
-    >>> score = FiftiethNeighbour().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[3.0, 0.0]]), np.zeros((1, 2))).tolist()
+    >>> x = np.eye(2)
+    >>> FiftiethNeighbour().fit(x, x, [0, 1])(x[:1], x[:1]).tolist()
     [1.0]
     """
 
@@ -124,8 +122,7 @@ class ClassMean(Score):
     r"""Distance to the nearest class mean, :math:`\min_c \lVert x - \mu_c \rVert`.
 
     >>> x = np.array([[0.0, 0.0], [2.0, 0.0], [10.0, 0.0]])
-    >>> score = ClassMean().fit(x, x, np.array([0, 0, 1]))
-    >>> score(np.array([[1.0, 3.0], [10.0, 0.0]]), x[:2]).tolist()
+    >>> ClassMean().fit(x, x, [0, 0, 1])([[1.0, 3.0], [10.0, 0.0]], x[:2]).tolist()
     [3.0, 0.0]
     """
 
@@ -151,8 +148,7 @@ class Mahalanobis(Score):
     at least 0.01, so that constant features do no harm and distances do not depend on the number of samples.
 
     >>> x = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> score = Mahalanobis().fit(x, x, np.array([0, 0, 1, 1]))
-    >>> score(np.array([[1.0], [2.0]]), x[:2]).tolist()
+    >>> Mahalanobis().fit(x, x, [0, 0, 1, 1])([[1.0], [2.0]], x[:2]).tolist()
     [0.0, 1.0]
     """
 
@@ -188,8 +184,8 @@ class MahalanobisPlusPlus(Mahalanobis):
     r"""Mahalanobis distance of features of unit length, :math:`\min_c d_c^2` of :math:`x / \lVert x \rVert`.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 3.0]])
-    >>> score = MahalanobisPlusPlus().fit(x, x, np.array([0, 1]))  # no class varies: plain distances
-    >>> [round(value, 3) for value in score(np.array([[5.0, 0.0], [-5.0, 0.0]]), x).tolist()]
+    >>> score = MahalanobisPlusPlus().fit(x, x, [0, 1])  # no class varies: plain distances
+    >>> [round(value, 3) for value in score([[5.0, 0.0], [-5.0, 0.0]], x).tolist()]
     [0.0, 2.0]
     """
 
@@ -202,8 +198,7 @@ class RelativeMahalanobis(Mahalanobis):
     r"""Mahalanobis distance minus that to one Gaussian of all training samples, :math:`\min_c d_c^2 - d_0^2`.
 
     >>> x = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> score = RelativeMahalanobis().fit(x, x, np.array([0, 0, 1, 1]))
-    >>> [round(value, 3) for value in score(np.array([[1.0], [6.0]]), x[:2]).tolist()]
+    >>> RelativeMahalanobis().fit(x, x, [0, 0, 1, 1])([[1.0], [6.0]], x[:2]).round(3).tolist()
     [-0.962, 25.0]
     """
 
@@ -228,8 +223,7 @@ class RelativeMahalanobisPlusPlus(RelativeMahalanobis):
     r"""Relative Mahalanobis distance of features of unit length, :math:`d_c^2 - d_0^2` of :math:`x / \lVert x \rVert`.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 3.0]])
-    >>> score = RelativeMahalanobisPlusPlus().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[5.0, 0.0]]), x[:1]).round(3).tolist()
+    >>> RelativeMahalanobisPlusPlus().fit(x, x, [0, 1])([[5.0, 0.0]], x[:1]).round(3).tolist()
     [-0.333]
     """
 
