@@ -99,9 +99,7 @@ def is_number(value: Any) -> bool:
 def as_labels(name: str, values: ArrayLike) -> NDArray[Any]:
     """Labels as an integer or a string array."""
     array = as_vector(name, values)
-    if array.dtype.kind not in "biufUS":
-        array = _labels_from_objects(name, array)
-    if array.dtype.kind == "S":
+    if array.dtype.kind not in "biufU":
         array = _labels_from_objects(name, array)
     if array.dtype.kind == "U":
         return array
@@ -135,9 +133,7 @@ def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray
     >>> same_label_type(np.array(["0", "2", "other"]), np.array([0, 1, 2]))[1].tolist()
     ['0', '1', '2']
     """
-    if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U"):
-        return y_true, y_pred
-    if len(y_true) == 0 or len(y_pred) == 0:
+    if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U") or len(y_true) == 0 or len(y_pred) == 0:
         return y_true, y_pred
     if y_true.dtype.kind == "U" and _holds_integers(y_true):
         return y_true, as_text(y_pred)

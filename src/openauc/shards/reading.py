@@ -106,13 +106,10 @@ class Plan:
 
 
 class Codes(NamedTuple):
-    """A column as text: sample i has ``names[code[i]]``; where ``code`` is None, all have the only name."""
+    """A column as text: sample i has ``names[code[i]]``; one code may stand for all."""
 
     names: Sequence[str | None]
-    code: NDArray[np.int64] | None
-
-    def name(self, sample: int) -> str | None:
-        return self.names[0 if self.code is None else int(self.code[sample])]
+    code: NDArray[np.int64]
 
 
 class Batch(NamedTuple):
@@ -172,7 +169,7 @@ def _not_one_value(shard: Shard, name: str) -> ValueError:
 def _of_folder(shard: Shard, name: str, columns: Collection[str]) -> Codes:
     if name not in shard.partition:
         raise ValueError(f"{shard.path} has no column {name!r} to slice by; it has {', '.join(map(repr, columns))}.")
-    return Codes([shard.partition[name]], None)
+    return Codes([shard.partition[name]], np.zeros(1, dtype=np.int64))
 
 
 def _parquet(shard: Shard, plan: Plan) -> Iterator[Batch]:
