@@ -164,7 +164,7 @@ def threshold(
     if run is not None:
         write_text(run / THRESHOLD, json.dumps(point.to_dict(), indent=1) + "\n")
         if json_out != "-":
-            print(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
+            say(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
 
 
 def load_file(

@@ -64,8 +64,7 @@ def report(
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
 
-    Of a model: what to expect of it, which scores it uses, and how much to accept; with tables, also how well it does
-    on them.
+    Of a model: what to expect of it, which scores it uses, how much to accept; with tables, how well it does on them.
     """
     from openauc._files import is_stream, write_text
     from openauc.report import predictions_report, write_report

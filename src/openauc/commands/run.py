@@ -15,6 +15,7 @@ from rich.table import Table
 from openauc._files import write_text
 from openauc.commands.report import REPORT
 from openauc.commands.table import show
+from openauc.commands.terminal import say
 from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def run(
                 watch=watch,
             )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
+        say(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
         raise typer.Exit(130) from None
     _conclude(specs, results, out, baseline)
     if any(result.error is not None for result in results):
@@ -137,16 +138,14 @@ def _conclude(specs: Sequence[TrialSpec], results: Sequence[TrialResult], out: P
         show([summary])
         write_text(out / TABLE, render(summary, format="markdown"))
         write_report(out, out / REPORT, specs=specs, baseline=baseline)
-        typer.echo(
-            f"{len(results)} results in {out}; look at {out / REPORT}, or `openauc table {out}` for other forms."
-        )
+        say(f"{len(results)} results in {out}; look at {out / REPORT}, or `openauc table {out}` for other forms.")
     failed = [result for result in results if result.error is not None]
     if failed:
-        typer.echo(f"{len(failed)} trials failed; --retry-failed runs them again:", err=True)
+        say(f"{len(failed)} trials failed; --retry-failed runs them again:", err=True)
         for result in failed:
-            typer.echo(f"  {result.spec.id}: {(result.error or '').splitlines()[0]}", err=True)
+            say(f"  {result.spec.id}: {(result.error or '').splitlines()[0]}", err=True)
     if len(results) < len(specs):
-        typer.echo(f"{len(specs) - len(results)} trials are in the hands of another runner of this store.", err=True)
+        say(f"{len(specs) - len(results)} trials are in the hands of another runner of this store.", err=True)
 
 
 @contextmanager

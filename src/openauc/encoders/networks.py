@@ -163,7 +163,8 @@ def _text_encoder(
         tokens = tokenizer(texts, padding=True, truncation=True, max_length=most, return_tensors="pt").to(place)
         with torch.inference_mode():
             if hasattr(network, "get_text_features"):
-                features = _pooled(network.get_text_features(**tokens))
+                features = network.get_text_features(**tokens)
+                features = getattr(features, "pooler_output", features)  # wrapped by some versions
             else:
                 features = _token_mean(network(**tokens).last_hidden_state, tokens["attention_mask"])
             if unit_length:
@@ -189,7 +190,8 @@ def _image_encoder(name: str, model: str, device: str | None, batch_size: int | 
         pixels = processor(images=as_images(items), return_tensors="pt")["pixel_values"].to(place)
         with torch.inference_mode():
             if hasattr(network, "get_image_features"):
-                features = _pooled(network.get_image_features(pixel_values=pixels))
+                features = network.get_image_features(pixel_values=pixels)
+                features = getattr(features, "pooler_output", features)
             else:
                 outputs = network(pixel_values=pixels)
                 features = None if random else getattr(outputs, "pooler_output", None)
@@ -197,11 +199,6 @@ def _image_encoder(name: str, model: str, device: str | None, batch_size: int | 
         return features.flatten(1).cpu().numpy()
 
     return Encoder(name, "image", encode, batch_size=batch_size)
-
-
-def _pooled(outputs: Any) -> Any:
-    """Features of a network such as CLIP, which some versions of the library wrap."""
-    return getattr(outputs, "pooler_output", outputs)
 
 
 @contextmanager

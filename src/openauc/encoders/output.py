@@ -143,10 +143,7 @@ class Parts:
 
 @contextmanager
 def open_parts(out: Path, encoder: Encoder) -> Iterator[Parts]:
-    """The features that were finished before, by the same encoder; no other run gets them at the same time.
-
-    Their file is removed at the end if it holds none.
-    """
+    """The features finished before, by the same encoder; no other run gets them now. An empty file is removed."""
     file, about = parts_file(out), json.dumps(encoder.about)
     try:
         with closing(sqlite3.connect(file, timeout=0)) as database:

@@ -129,10 +129,7 @@ def _data(classifier: OpenSetClassifier) -> dict[str, Any]:
 
 
 def _positions(scores: Floats, acceptance: float, in_use: float | None) -> list[tuple[float, float | None]]:
-    """Thresholds of the slider, rising, and the acceptance that each belongs to, if any.
-
-    With few calibration samples, several acceptances have the same threshold: the largest one is kept.
-    """
+    """Thresholds of the slider, rising, and the acceptance that each belongs to: the largest, or None."""
     shares = {*_ACCEPTANCES, *([acceptance] if 0.0 < acceptance < 1.0 else [])}
     found: dict[float, float | None] = {} if in_use is None else {in_use: None}
     for share in sorted(shares):
@@ -161,10 +158,7 @@ def _evidence(rejector: Any) -> dict[str, Any] | None:
 
 
 def _classes(classifier: OpenSetClassifier, threshold: Floats) -> dict[str, Any]:
-    """By predicted class: calibration samples, how many are accepted at each position, and the share accepted in use.
-
-    With many classes, those with the smallest share.
-    """
+    """The predicted classes, or those accepted least, and how many calibration samples each position accepts."""
     scores, predicted = classifier.calibration_scores_, classifier.calibration_classes_
     size = np.bincount(predicted, minlength=len(classifier.classes_))
     accepted = np.bincount(predicted[scores <= classifier.thresholds_[predicted]], minlength=len(size))

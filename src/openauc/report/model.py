@@ -172,10 +172,7 @@ def _scores(ranking: Ranking) -> dict[str, list[float]]:
 
 
 def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str]) -> dict[str, Any]:
-    """Each known class: size, accuracy, and how many more samples are accepted from one position to the next.
-
-    With many classes, those of the lowest accuracy.
-    """
+    """The known classes, or those of the lowest accuracy, and how many more samples each position accepts."""
     kind, true, pred = ranking.kind, coded.true[ranking.order], coded.pred[ranking.order]
     position = np.searchsorted(columns, ranking.group)  # the first one that accepts a sample
     right = kind == CORRECT
