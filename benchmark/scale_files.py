@@ -19,8 +19,7 @@ from timing import in_pairs, timed
 
 from openauc._files import atomic_write
 from openauc.environment import cores
-from openauc.shards.counting import MergeTree
-from openauc.streaming.accumulator import load_all
+from openauc.streaming.accumulator import load_all, save_all
 
 SHARD_ROWS = 5_000_000
 N_CLASSES = 100
@@ -76,7 +75,7 @@ def make_shards(folder: Path, rows: int, shard_rows: int) -> list[Path]:
         files.append(folder / f"{number:04}-{size}.parquet")
         if not files[-1].exists():
             table = pyarrow.table(dict(zip(("y_true", "y_pred", "open_score"), samples(size, number), strict=True)))
-            with atomic_write(files[-1], durable=False) as file:
+            with atomic_write(files[-1]) as file:
                 parquet.write_table(table, file, use_dictionary=["y_true", "y_pred"])
     return files
 
@@ -137,11 +136,11 @@ def middle(calls: Sequence[Finished]) -> Finished:
 
 def merge(files: list[Path]) -> None:
     """What the driver does with the counts of shards."""
-    pile = MergeTree()
-    for file in files:
+    ((_, total), *_) = load_all(files[0])
+    for file in files[1:]:
         for _, part in load_all(file):
-            pile.add(part)
-    pile.total()
+            total.absorb(part)
+    save_all({(): total})
 
 
 def _figures(finished: Finished) -> dict[str, float]:

@@ -46,7 +46,7 @@ nitpicky = True
 # Types of other libraries are named in signatures, and their pages are out of reach without the network; what kinds of
 # metrics are made of has none, nor has what passes between workers.
 INNER = r"openauc\.metrics\.\w+\.(?:RankTable|Influence|WeightedRate)"
-PASSED = r"openauc\.shards\.paths\.Outcome"
+PASSED = r"openauc\.(?:shards\.paths\.Outcome|_columns\.ColumnNames)"
 nitpick_ignore_regex = [("py:.*", rf"(?!openauc\b).*|openauc\..*\.T|{INNER}|{PASSED}")]
 suppress_warnings = ["config.cache"]  # the gallery's settings hold classes
 

@@ -194,7 +194,7 @@ def test_whole_numbers_among_objects_are_written_as_integers():
 @pytest.mark.parametrize("dtype", ["S3", object])
 def test_bytes_are_text_in_utf8(dtype):
     assert check.as_labels("y_true", np.array(["é".encode(), b"b"], dtype=dtype)).tolist() == ["é", "b"]
-    with pytest.raises(ValueError, match=r"y_true holds the bytes b'\\xff', which are no text in UTF-8"):
+    with pytest.raises(ValueError, match=r"y_true holds the bytes b'\\xff'.*UTF-8"):
         check.as_labels("y_true", np.array([b"a", b"\xff"], dtype=dtype))
 
 

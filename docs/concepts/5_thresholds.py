@@ -17,8 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from openauc import UNKNOWN, choose_threshold
-from openauc.features import OpenSetClassifier
+from openauc import UNKNOWN, OpenSetClassifier, choose_threshold
 from openauc.metrics.operating import order_statistic, smallest_sample
 from openauc.plotting import LOOK, STYLES
 

@@ -17,9 +17,8 @@ import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
-from openauc import openauc_score
+from openauc import OpenSetClassifier, openauc_score
 from openauc.encoders import get_encoder
-from openauc.features import OpenSetClassifier
 from openauc.features.classifier.conformal import Calibration
 from openauc.features.classifier.rejector import AVERAGE, EVIDENCE
 from openauc.plotting import LOOK, STYLES

@@ -15,9 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from openauc import evaluate
+from openauc import OpenSetClassifier, evaluate
 from openauc.encoders import get_encoder
-from openauc.features import OpenSetClassifier
 from openauc.plotting import LOOK, STYLES
 
 EXAMPLES = Path("../../examples")

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from openauc import evaluate
+from openauc import OpenSetClassifier, evaluate
 from openauc.encoders import get_encoder
-from openauc.features import OpenSetClassifier
 from openauc.plotting import LOOK
 
 # sphinx_gallery_start_ignore

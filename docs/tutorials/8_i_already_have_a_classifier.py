@@ -20,8 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from openauc import METRICS, evaluate
-from openauc.features import OpenSetClassifier
+from openauc import METRICS, OpenSetClassifier, evaluate
 from openauc.plotting import LOOK, STYLES
 
 SHOWN = {name: METRICS[name] for name in ("openauc", "auroc", "closed_set_accuracy")}

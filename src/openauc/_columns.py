@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,16 @@ FORMATS = (".npz", ".csv", ".parquet")
 Columns = Mapping[str, NDArray[Any]]
 
 
+class ColumnNames(NamedTuple):
+    """Names of the columns of a file of predictions; whether its score is a confidence."""
+
+    label_column: str = "y_true"
+    pred_column: str = "y_pred"
+    score_column: str = "open_score"
+    lower_is_unknown: bool = False
+
+
+USUAL_NAMES = ColumnNames()
 _ABOUT = "openauc."
 """Begins the names of what a file says beside its columns."""
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
@@ -84,10 +94,7 @@ def _runs(text: str) -> bool:
 
 def read_columns(path: PathLike) -> Columns:
     """All columns (or arrays) of a file of predictions, by name."""
-    file = Path(path)
-    if file.is_dir():
-        raise IsADirectoryError(f"{file} is a folder; expected a file that ends in {', '.join(FORMATS)}.")
-    suffix = suffix_of(path) if file.exists() or file.suffix else ""
+    suffix, file = suffix_of(path), Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}.")
     readers: dict[str, Callable[[Path], Columns]] = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}
@@ -110,8 +117,6 @@ def read_about(path: PathLike) -> dict[str, str]:
 
 def suffix_of(path: PathLike) -> str:
     """The suffix of ``path``, one of :data:`FORMATS`."""
-    if any("\ud800" <= character <= "\udfff" for character in str(path)):  # how Python writes such bytes
-        raise ValueError(f"the name {str(path)!r} is not UTF-8; give the file or its folder another name.")
     suffix = Path(path).suffix.lower()
     if suffix in FORMATS:
         return suffix

@@ -99,9 +99,7 @@ def is_number(value: Any) -> bool:
 def as_labels(name: str, values: ArrayLike) -> NDArray[Any]:
     """Labels as an integer or a string array."""
     array = as_vector(name, values)
-    if array.dtype.kind not in "biufUS":
-        array = _labels_from_objects(name, array)
-    if array.dtype.kind == "S":
+    if array.dtype.kind not in "biufU":
         array = _labels_from_objects(name, array)
     if array.dtype.kind == "U":
         return array
@@ -124,7 +122,7 @@ def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
     try:
         return np.asarray([value.decode() if isinstance(value, bytes) else str(as_label(value)) for value in values])
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name} holds the bytes {error.object!r}, which are no text in UTF-8.") from None
+        raise ValueError(f"{name} holds the bytes {error.object!r}, which are not UTF-8 text.") from None
 
 
 def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -135,9 +133,7 @@ def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray
     >>> same_label_type(np.array(["0", "2", "other"]), np.array([0, 1, 2]))[1].tolist()
     ['0', '1', '2']
     """
-    if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U"):
-        return y_true, y_pred
-    if len(y_true) == 0 or len(y_pred) == 0:
+    if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U") or len(y_true) == 0 or len(y_pred) == 0:
         return y_true, y_pred
     if y_true.dtype.kind == "U" and _holds_integers(y_true):
         return y_true, as_text(y_pred)

@@ -1,4 +1,4 @@
-"""The paper's argument on anybody's predictions: a worse model, made of yours, that a metric does not punish.
+"""The paper's argument on your predictions: a worse model, made from yours, that a metric does not punish.
 
 Constructions I, II and III follow the proofs of Props 1, 2 and 3; y_true never changes. Table 1 is read off
 them: a verdict is what a metric did on these samples, or "not shown" where they cannot show it.

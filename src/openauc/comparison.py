@@ -24,7 +24,7 @@ Triple = tuple[Any, Any, Any]
 _TESTED_AT = 0.95  # level at which interval and test agree
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Difference:
     """Model ``a`` minus model ``b`` in one metric."""
 
@@ -138,25 +138,12 @@ def compare_ranked(
     resamples = [Resamples(ranked, n_replicates, seed) for ranked in models]
     rows: list[Difference] = []
     for name, metric in metrics.items():
-        kind = _Influences if metric.has_influence else _Functions
-        test = kind(metric, resamples, level)
-        results = [test.pair(i, j) for i, j in pairs]
+        test = _by_influence if metric.has_influence else _by_calls
+        method, results = test(metric, resamples, pairs, level)
         corrected = holm([p for *_, p in results])
-        for (i, j), (difference, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
-            rows.append(
-                Difference(
-                    metric=name,
-                    a=names[i],
-                    b=names[j],
-                    value_a=test.values[i],
-                    value_b=test.values[j],
-                    difference=difference,
-                    interval=interval,
-                    p_value=p,
-                    p_holm=p_holm,
-                    method=test.method,
-                )
-            )
+        for (i, j), (value_a, value_b, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
+            difference = value_a - value_b
+            rows.append(Difference(name, names[i], names[j], value_a, value_b, difference, interval, p, p_holm, method))
     first = models[0].samples
     return Comparison(names, level, first.n_known, first.n_unknown, tuple(rows))
 
@@ -185,24 +172,25 @@ def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> No
             )
 
 
-class _Influences:
+_Pairs = Sequence[tuple[int, int]]
+_Result = tuple[float, float, Interval, float]  # the two values, interval and p-value of their difference
+
+
+def _by_influence(
+    metric: Metric, resamples: Sequence[Resamples], pairs: _Pairs, level: float
+) -> tuple[str, list[_Result]]:
     """Paired tests of a metric of which the influence of each sample is known."""
+    spreads = [metric.spread(part) for part in resamples]
+    influences = [_scaled(metric, part.ranked, spread) for part, spread in zip(resamples, spreads, strict=True)]
 
-    def __init__(self, metric: Metric, resamples: Sequence[Resamples], level: float) -> None:
-        self.method = "DeLong" if metric.analytic else "bootstrap"
-        self._level, self._models = level, [part.ranked for part in resamples]
-        self._spreads = [metric.spread(part) for part in resamples]
-        self.values = [spread.value for spread in self._spreads]
-        self._influences = [_scaled(metric, *pair) for pair in zip(self._models, self._spreads, strict=True)]
+    def test(i: int, j: int) -> _Result:
+        a, b = spreads[i].value, spreads[j].value
+        if _same(resamples[i].ranked, resamples[j].ranked):
+            return a, b, Interval(a - b, a - b), 1.0
+        apart = [one - other for one, other in zip(influences[i], influences[j], strict=True)]
+        return a, b, *difference_interval(a - b, apart, spreads[i].unseen_with(spreads[j]), level)
 
-    def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
-        """Difference, interval and p-value of models i and j."""
-        difference = self.values[i] - self.values[j]
-        if _same(self._models[i], self._models[j]):
-            return difference, Interval(difference, difference), 1.0
-        apart = [a - b for a, b in zip(self._influences[i], self._influences[j], strict=True)]
-        unseen = self._spreads[i].unseen_with(self._spreads[j])
-        return difference, *difference_interval(difference, apart, unseen, self._level)
+    return "DeLong" if metric.analytic else "bootstrap", [test(i, j) for i, j in pairs]
 
 
 def difference_interval(
@@ -245,49 +233,39 @@ def _scaled(metric: Metric, ranked: RankedSamples, spread: Spread) -> list[Float
     return [side * scale for side in sides]
 
 
-class _Functions:
+def _by_calls(metric: Metric, resamples: Sequence[Resamples], pairs: _Pairs, level: float) -> tuple[str, list[_Result]]:
     """Paired tests of a plain function: bootstrap and permutations."""
+    found = [metric.measure(part.ranked) for part in resamples]
+    replicates = [metric.replicates(*pair) for pair in zip(found, resamples, strict=True)]
 
-    method = "bootstrap, permutation"
+    def test(i: int, j: int) -> _Result:
+        interval = percentile_interval(replicates[i] - replicates[j], level)
+        p = _permutation(metric, resamples[i], resamples[j], found[i].value - found[j].value)
+        return found[i].value, found[j].value, interval, p
 
-    def __init__(self, metric: Metric, resamples: Sequence[Resamples], level: float) -> None:
-        self._metric, self._resamples, self._level = metric, resamples, level
-        found = [metric.measure(part.ranked) for part in resamples]
-        self.values = [value for value, _ in found]
-        self._replicates = [metric.replicates(*pair) for pair in zip(found, resamples, strict=True)]
+    return "bootstrap, permutation", [test(i, j) for i, j in pairs]
 
-    def pair(self, i: int, j: int) -> tuple[float, Interval, float]:
-        """Difference, interval and p-value of models i and j."""
-        difference = self.values[i] - self.values[j]
-        interval = percentile_interval(self._replicates[i] - self._replicates[j], self._level)
-        return difference, interval, self._permutation(i, j, difference)
 
-    def _permutation(self, i: int, j: int, difference: float) -> float:
-        a, b = self._resamples[i].ranked, self._resamples[j].ranked
-        n_replicates, seed = self._resamples[i].draws
-        y_true, pred_a, _ = a.samples.triple()
-        predictions = np.stack([pred_a, b.samples.triple()[1]])
-        ranks = np.stack([_mid_ranks(a.ranking), _mid_ranks(b.ranking)])
-        rng = np.random.default_rng(seed)
-        column = np.arange(len(y_true))
-        extreme = 0
-        for _ in range(n_replicates):
-            swap = rng.integers(0, 2, len(y_true))
-            one, two = (
-                self._metric.function(y_true, predictions[side, column], ranks[side, column])
-                for side in (swap, 1 - swap)
-            )
-            extreme += abs(one - two) >= abs(difference) - 1e-12
-        return (1 + extreme) / (1 + n_replicates)
+def _permutation(metric: Metric, one: Resamples, other: Resamples, difference: float) -> float:
+    """Share of random exchanges of the two models, sample by sample, that are as far apart."""
+    n_replicates, seed = one.draws
+    y_true, *_ = one.ranked.samples.triple()
+    predictions = np.stack([part.ranked.samples.triple()[1] for part in (one, other)])
+    ranks = np.stack([_mid_ranks(part.ranked.ranking) for part in (one, other)])
+    rng = np.random.default_rng(seed)
+    column = np.arange(len(y_true))
+    extreme = 0
+    for _ in range(n_replicates):
+        swap = rng.integers(0, 2, len(y_true))
+        a, b = (metric.function(y_true, predictions[s, column], ranks[s, column]) for s in (swap, 1 - swap))
+        extreme += abs(a - b) >= abs(difference) - 1e-12
+    return (1 + extreme) / (1 + n_replicates)
 
 
 def _mid_ranks(ranking: Ranking) -> Floats:
     """Rank of each sample among all, ties sharing their mean rank."""
     first = np.concatenate([[0], ranking.last[:-1] + 1])
-    middle = 0.5 * (first + ranking.last)
-    ranks = np.empty(len(ranking.order))
-    ranks[ranking.order] = middle[ranking.group - 1]
-    return ranks
+    return np.asarray((0.5 * (first + ranking.last))[ranking.column])
 
 
 def holm(p_values: Iterable[float]) -> list[float]:

@@ -106,12 +106,11 @@ def exchange_with_wrong(ranked: RankedSamples, threshold: float) -> Change:
 
 def complete_threshold(ranked: RankedSamples) -> float | None:
     """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
-    ranks = ranked.ranking
-    named = ranked.coded.pred[ranks.order] >= 0
-    rejected_unknown = ranked.samples.n_unknown - ranks.at_thresholds(named & (ranks.kind == UNKNOWN_KIND))
-    accepted_wrong = ranks.at_thresholds(named & (ranks.kind == WRONG))
+    counts = ranked.counts
+    rejected_unknown = ranked.samples.n_unknown - np.asarray(counts.accepted_unknown)
+    accepted_wrong = np.subtract(counts.accepted_known, counts.correct)
     possible = np.flatnonzero((rejected_unknown > 0) & (accepted_wrong >= rejected_unknown))
-    return float(ranks.threshold[possible[0]]) if len(possible) else None
+    return float(ranked.ranking.threshold[possible[0]]) if len(possible) else None
 
 
 def accept_in_pairs(ranked: RankedSamples, threshold: float) -> Change:
@@ -158,17 +157,14 @@ def accept_in_pairs(ranked: RankedSamples, threshold: float) -> Change:
 
 def escape_threshold(ranked: RankedSamples, sweep: ThresholdSweep, *, otherwise: float) -> float:
     """Threshold of the best normalized accuracy among those that meet the conditions of construction II."""
-    ranks, samples = ranked.ranking, ranked.samples
-    named = ranked.coded.pred[ranks.order] >= 0
-    unknown = ranks.kind == UNKNOWN_KIND
-    true_positive = samples.n_unknown - ranks.at_thresholds(named & unknown)
-    false_positive = samples.n_known - ranks.at_thresholds(named & ~unknown)
-    missed = samples.n_known - ranks.table.correct
+    counts, samples = ranked.counts, ranked.samples
+    true_positive = samples.n_unknown - np.asarray(counts.accepted_unknown)
+    false_positive, missed = (samples.n_known - np.asarray(part) for part in (counts.accepted_known, counts.correct))
     met = (missed >= true_positive) & (true_positive > false_positive) & (true_positive >= 2)
     if not met.any():
         return otherwise
     nacc = np.where(met, sweep.values["normalized_accuracy"], -np.inf)
-    return float(ranks.threshold[np.argmax(nacc)])
+    return float(sweep.threshold[np.argmax(nacc)])
 
 
 def exchange_among_known(ranked: RankedSamples) -> Change:

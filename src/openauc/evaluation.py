@@ -73,16 +73,7 @@ class Evaluation:
             "methods": dict(self.methods),
         }
         if curves:
-            result["curves"] = {
-                name: {
-                    "x": curve.x.tolist(),
-                    "y": curve.y.tolist(),
-                    "threshold": [_finite(t) for t in curve.threshold.tolist()],
-                    "x_label": curve.x_label,
-                    "y_label": curve.y_label,
-                }
-                for name, curve in self.curves.items()
-            }
+            result["curves"] = {name: _points(curve) for name, curve in self.curves.items()}
         return result
 
     @classmethod
@@ -126,6 +117,12 @@ class Evaluation:
 
 def _finite(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
+
+
+def _points(curve: Curve) -> dict[str, Any]:
+    threshold = [_finite(t) for t in curve.threshold.tolist()]
+    labels = {"x_label": curve.x_label, "y_label": curve.y_label}
+    return {"x": curve.x.tolist(), "y": curve.y.tolist(), "threshold": threshold, **labels}
 
 
 def _curve(points: Mapping[str, Any]) -> Curve:

@@ -19,13 +19,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from enum import Enum, auto
 from importlib import import_module
 from itertools import cycle, islice
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from typing import Any, Protocol
+from typing import Any
 
 from openauc.environment import cores, reuse_memory
 
@@ -41,22 +40,15 @@ RETRIES = 3
 POLL_SECONDS = 5.0
 """How often, at least, the size of a Ray cluster is looked at."""
 
-
-class Task(Protocol):
-    """Something to do; it knows what outcome stands for its failure."""
-
-    def failed(self, error: str, seconds: float = 0.0) -> Any:
-        """Outcome of a task that failed."""
-
-    def on_node(self, scratch: str | None) -> Any:
-        """The task as a node of a cluster does it, perhaps in a folder that all nodes see."""
-
-    def from_node(self, outcome: Any) -> Any:
-        """Outcome of this task, from that of the task as the node did it; called there."""
+_READY, _INTERRUPTED = "ready", "interrupted"  # what a worker says besides outcomes
 
 
 Work = Callable[[Any], Any]
-"""Makes an outcome of a task."""
+"""Makes an outcome of a task.
+
+A task has ``failed(error, seconds)``, the outcome of its failure; ``on_node(scratch)``, the task as a node of a cluster
+does it; and ``from_node(outcome)``, which makes of the outcome there that of the task.
+"""
 Execute = Callable[[Work, Iterable[Any]], Iterator[Any]]
 
 
@@ -150,7 +142,12 @@ def ray_cluster(
         What nodes lack and Ray is to bring there, for instance ``{"working_dir": "."}`` for methods of your own.
     """
     ray = _import_ray()
-    _check_resources(cpus_per_trial, gpus_per_trial)
+    if not cpus_per_trial > 0:
+        raise ValueError(f"cpus_per_trial is {cpus_per_trial}; expected a positive number, such as 1 or 0.5.")
+    if gpus_per_trial < 0 or (gpus_per_trial > 1 and gpus_per_trial != int(gpus_per_trial)):
+        raise ValueError(
+            f"gpus_per_trial is {gpus_per_trial}; expected 0, a part of one GPU such as 0.25, or a whole number."
+        )
     # Left alone, every task without a share of a GPU would go to the first one.
     hidden = {} if gpus_per_trial else {"CUDA_VISIBLE_DEVICES": ""}
     settings = {
@@ -168,7 +165,10 @@ def ray_cluster(
     def execute(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
         with _connected_to_ray(address, runtime_env) as started:
             if not held_by_cluster():
-                _nothing_fits(cpus_per_trial, gpus_per_trial, can_grow=not started)
+                wanted = f"{cpus_per_trial:g} CPUs and {gpus_per_trial:g} GPUs for a trial"
+                if started:
+                    raise ValueError(f"this machine does not have {wanted}; ask for less, or name a cluster.")
+                warnings.warn(f"no node of the cluster has {wanted}; waiting for one to join.", stacklevel=2)
             remote, shared = ray.remote(_on_node).options(**settings), ray.put(work)
             waiting = iter(tasks)
             running: dict[Any, Any] = {}
@@ -210,13 +210,6 @@ def thread_limits(threads: int) -> dict[str, str]:
     """Environment variables that keep a process to this many threads; numba, Arrow and BLAS read them."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     return dict.fromkeys(names, str(threads))
-
-
-class _Word(Enum):
-    """What a worker says besides outcomes."""
-
-    READY = auto()
-    INTERRUPTED = auto()
 
 
 class _Worker:
@@ -268,9 +261,9 @@ class _Worker:
                 ) from None
             self.death = _death(code, self.ready)
             return self.task.failed(self.death, time.perf_counter() - self.begun)
-        if said is _Word.INTERRUPTED:
+        if said == _INTERRUPTED:
             raise KeyboardInterrupt("a worker process was interrupted.")
-        if said is _Word.READY:
+        if said == _READY:
             self.ready = True
             return None
         return said
@@ -327,24 +320,22 @@ def _serve(environment: Mapping[str, str], work: Work, connection: Connection) -
         os.environ.update(environment)
         if (torch := sys.modules.get("torch")) is not None:  # imported by the server, perhaps for another pool
             torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
         reuse_memory()
-        connection.send(_Word.READY)
+        connection.send(_READY)
         while True:
             task = connection.recv()
             try:
                 outcome = _attempt(work, task)
             except KeyboardInterrupt:
-                connection.send(_Word.INTERRUPTED)
+                connection.send(_INTERRUPTED)
                 return
             connection.send(outcome)
 
 
-def _end_with_parent() -> None:
-    """Wait for the end of the process that asked for this one, and end."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _stop(workers: list[_Worker]) -> None:
@@ -402,7 +393,7 @@ def _connected_to_ray(address: str | None, runtime_env: Mapping[str, Any] | None
         ray.shutdown()
 
 
-def _on_node(work: Work, task: Task, moved: Any) -> Any:
+def _on_node(work: Work, task: Any, moved: Any) -> Any:
     """A task as Ray runs it."""
     try:
         outcome = _attempt(work, moved)
@@ -410,14 +401,6 @@ def _on_node(work: Work, task: Task, moved: Any) -> Any:
         # Cancelled, or the node is about to go: then Ray finds another one for a worker that died.
         os._exit(1)
     return task.from_node(outcome)
-
-
-def _nothing_fits(cpus: float, gpus: float, *, can_grow: bool) -> None:
-    wanted = f"{cpus:g} CPUs and {gpus:g} GPUs"
-    if can_grow:
-        warnings.warn(f"no node of the cluster has {wanted} for a trial; waiting for one to join.", stacklevel=2)
-    else:
-        raise ValueError(f"no trial fits on this machine: it does not have {wanted}. Ask for less, or name a cluster.")
 
 
 def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> int:
@@ -453,10 +436,3 @@ def _dealt_gpus(gpus: int, workers: int) -> list[dict[str, str]]:
         return [{}] * workers
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")[:gpus]
     return [{"CUDA_VISIBLE_DEVICES": name} for name in islice(cycle(visible), workers)]
-
-
-def _check_resources(cpus: float, gpus: float) -> None:
-    if not cpus > 0:
-        raise ValueError(f"cpus_per_trial is {cpus}; expected a positive number, such as 1 or 0.5.")
-    if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
-        raise ValueError(f"gpus_per_trial is {gpus}; expected 0, a part of one GPU such as 0.25, or a whole number.")

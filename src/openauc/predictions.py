@@ -9,11 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
-from openauc._columns import FORMATS, Columns, guess_arguments, parse_cells, read_columns, read_numbers, write_columns
+from openauc._columns import (
+    FORMATS,
+    ColumnNames,
+    Columns,
+    guess_arguments,
+    parse_cells,
+    read_columns,
+    read_numbers,
+    write_columns,
+)
 from openauc._files import PathLike
 from openauc._validation import Label
 
-__all__ = ["FORMATS", "MissingColumns", "Predictions", "read_columns", "write_columns"]
+__all__ = ["FORMATS", "ColumnNames", "MissingColumns", "Predictions", "read_columns", "write_columns"]
 
 _LOGIT_PREFIX = "logit_"
 
@@ -94,29 +103,15 @@ class Predictions(NamedTuple):
 
         Raises :class:`MissingColumns`, with the arguments that may fit, if the columns have other names.
         """
-        return cls.from_columns(
-            read_columns(path),
-            path=path,
-            label_column=label_column,
-            pred_column=pred_column,
-            score_column=score_column,
-            logits_column=logits_column,
-            lower_is_unknown=lower_is_unknown,
-        )
+        names = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
+        return cls.from_columns(read_columns(path), names, path=path, logits_column=logits_column)
 
     @classmethod
     def from_columns(
-        cls,
-        columns: Columns,
-        *,
-        path: PathLike,
-        label_column: str = "y_true",
-        pred_column: str = "y_pred",
-        score_column: str = "open_score",
-        logits_column: str = "logits",
-        lower_is_unknown: bool = False,
+        cls, columns: Columns, names: ColumnNames, *, path: PathLike, logits_column: str = "logits"
     ) -> Predictions:
         """The same from columns that were read already, from ``path``, which errors name."""
+        label_column, pred_column, score_column, lower_is_unknown = names
         given = {"label_column": label_column, "pred_column": pred_column, "score_column": score_column}
         absent = [role for role, name in given.items() if name not in columns]
         logits = [logits_column] if logits_column in columns else [n for n in columns if n.startswith(_LOGIT_PREFIX)]
@@ -125,8 +120,12 @@ class Predictions(NamedTuple):
             raise MissingColumns(path, columns, given, needed)
         y_true = columns[label_column]
         if absent:
-            whole = logits_column in columns
-            matrix, classes = _whole_logits(columns, logits_column) if whole else _class_logits(columns, logits, path)
+            if logits_column in columns:
+                matrix, labels = columns[logits_column], columns.get("classes")
+            else:  # one column per class
+                matrix = np.stack([read_numbers(columns, name, path) for name in logits], axis=1)
+                labels = parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in logits])
+            classes = None if labels is None else labels.tolist()
             _, y_pred, score = cls.from_logits(y_true, matrix, classes=classes)
         if pred_column in columns:
             y_pred = columns[pred_column]
@@ -154,15 +153,3 @@ class MissingColumns(ValueError):
         label = self.guess.get("unknown_label")
         metrics = "" if label is None else f", and unknown_label={label!r} where the samples are evaluated"
         super().__init__(f"{self.sentence} Likely: {likely}{metrics}." if likely else self.sentence)
-
-
-def _whole_logits(columns: Columns, name: str) -> tuple[NDArray[Any], list[Label] | None]:
-    """A matrix of logits, and the names of its classes."""
-    classes = columns.get("classes")
-    return columns[name], None if classes is None else classes.tolist()
-
-
-def _class_logits(columns: Columns, names: Sequence[str], path: PathLike) -> tuple[NDArray[Any], list[Label]]:
-    """The same from one column of logits per class."""
-    matrix = np.stack([read_numbers(columns, name, path) for name in names], axis=1)
-    return matrix, parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in names]).tolist()

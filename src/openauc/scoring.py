@@ -82,7 +82,7 @@ def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 
 def _unseen_as_unknown(y: NDArray[Any], classes: Any, unknown_label: Label) -> NDArray[Any]:
-    """Labels with ``unknown_label`` for those that are no class of the estimator."""
+    """Labels with ``unknown_label`` for those that are not a class of the estimator."""
     if classes is None:
         return y
     seen = np.isin(y.astype(str), check.as_labels("classes_", classes).astype(str))

@@ -212,8 +212,7 @@ class OpenSetMetric(Metric):
         batch = read_batch(y_true, y_pred, open_score, self.unknown_label)
         self.n_refused = self.n_refused + (~batch.counted).sum()
         if self.exact:
-            assert isinstance(self.key, list)
-            assert isinstance(self.kind, list)
+            assert isinstance(self.key, list) and isinstance(self.kind, list)  # noqa: PT018
             self.key.append(batch.key)
             self.kind.append(torch.where(batch.counted, batch.kind, N_KINDS))
         else:
@@ -240,12 +239,10 @@ class OpenSetMetric(Metric):
     def compute(self) -> Tensor:
         """The metric of all samples so far, of all processes."""
         table, _ = self._table()
-        if self._of_batch and (
-            self.n_refused or not table.n_known or (self.metric.needs_unknown and not table.n_unknown)
-        ):
-            return self._tensor(np.nan)
         if not self._of_batch:
             self._require(table)
+        elif self.n_refused or not table.n_known or (self.metric.needs_unknown and not table.n_unknown):
+            return self._tensor(np.nan)
         return self._tensor(self.metric.of_table(table))
 
     def _tensor(self, value: Any) -> Tensor:
@@ -284,10 +281,6 @@ class OpenSetMetric(Metric):
         Only of metrics that better operating points can only improve. Synchronises as ``compute`` does, so with several
         processes all of them must ask.
         """
-        if not (self.exact or self.metric.monotone):
-            raise TypeError(
-                f"bins do not bound the metric {self.metric.label!r}, which is not monotone; use exact=True."
-            )
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):

@@ -140,26 +140,24 @@ def judge(
     check_same_length(y_true=predictions.y_true, prediction=answer)
     unknown = is_label(predictions.y_true, unknown_label)
     accepted = answer.astype(str) == predictions.y_pred.astype(str)
-    right = predictions.y_true == predictions.y_pred
-    guarantee = guarantee or Guarantee()
-    findings: list[Finding] = []
-    advice: list[str] = []
-
-    def share(name: str, hits: Any) -> Finding:
-        value = float(np.mean(hits))
-        return Finding(name, value, wilson_interval(int(np.sum(hits)), len(hits), level), len(hits))
-
+    right = (predictions.y_true == predictions.y_pred) & ~unknown
+    shares = {
+        "known rows accepted": accepted[~unknown],
+        "unknown rows rejected": ~accepted[unknown],
+        "accepted rows right": right[accepted],
+    }
+    findings = [
+        Finding(name, float(np.mean(hits)), wilson_interval(int(np.sum(hits)), len(hits), level), len(hits))
+        for name, hits in shares.items()
+        if len(hits)
+    ]
+    guarantee, advice = guarantee or Guarantee(), []
     if not unknown.all():
-        found = _held_to_acceptance(share("known rows accepted", accepted[~unknown]), guarantee, level)
-        findings.append(found)
+        findings[0] = found = _held_to_acceptance(findings[0], guarantee, level)
         if found.outcome == "failed" and found.value < (found.aim or 0.0):
-            advice += [f"{_TOO_FEW} Likely reasons: {_REASONS}", f"{_MARK} {_RECALIBRATE} fit again on newer rows."]
+            advice = [f"{_TOO_FEW} Likely reasons: {_REASONS}", f"{_MARK} {_RECALIBRATE} fit again on newer rows."]
         elif found.outcome == "failed":
-            advice.append(_TOO_MANY)
-    if unknown.any():
-        findings.append(share("unknown rows rejected", ~accepted[unknown]))
-    if accepted.any():
-        findings.append(share("accepted rows right", right[accepted] & ~unknown[accepted]))
+            advice = [_TOO_MANY]
     if unknown.any() and not unknown.all():
         ranked = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
         evaluation = evaluate_ranked(ranked, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
@@ -185,13 +183,10 @@ def _held_to_acceptance(found: Finding, guarantee: Guarantee, level: float) -> F
 
 
 def _held_to_forecast(found: Finding, guarantee: Guarantee) -> Finding:
-    """Kept if the two intervals meet, or nearly."""
+    """Kept if the two intervals meet, or nearly meet."""
     aim = guarantee.interval
     if aim is None:
         return found
-    outcome: Outcome = "kept"
-    if found.interval.low > aim.high + FORECAST_ROOM:
-        outcome = "better"
-    elif found.interval.high < aim.low - FORECAST_ROOM:
-        outcome = "failed"
+    better, failed = found.interval.low > aim.high + FORECAST_ROOM, found.interval.high < aim.low - FORECAST_ROOM
+    outcome: Outcome = "better" if better else "failed" if failed else "kept"
     return found._replace(said="forecast:", aim=guarantee.openauc, aim_interval=aim, outcome=outcome)

@@ -221,6 +221,15 @@ def test_a_step_reads_nothing_from_the_device(name, recipe):
         assert reads == []
 
 
+def test_a_loss_never_waits_for_the_device(name):
+    """Tensors on the device "meta" have no values, so that whatever needs one raises; classes come from the CPU."""
+    x, y = digits(16)
+    method = build(name).to("meta")
+    loss = method(x.to("meta"), y)
+    loss.backward()
+    assert loss.device.type == "meta"
+
+
 @pytest.mark.parametrize(
     "look", [torch.Tensor.item, float, bool, torch.Tensor.tolist, torch.Tensor.cpu, torch.Tensor.numpy]
 )

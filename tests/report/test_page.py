@@ -29,7 +29,7 @@ def page(**data: object) -> str:
         "store",
         {"metric": "m", "rows": [], "panels": [], "histories": [], "sensitivity": [], **data},
         name=EVIL,
-        headline=EVIL,
+        headline={"finished": 1, "columns": 0, "rows": 1, "names": [EVIL], "value": EVIL, "where": EVIL},
         counts={"finished": 1},
         tables=[],
         notes=[EVIL],

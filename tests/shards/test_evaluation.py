@@ -16,6 +16,7 @@ import pytest
 
 import openauc.shards.evaluation as module
 from openauc import Predictions, evaluate
+from openauc._columns import ColumnNames
 from openauc.executors import Work, in_process, process_pool
 from openauc.metrics.registry import METRICS, PairMetric, RateMetric
 from openauc.shards import Plan, Shard, evaluate_shards, find_shards
@@ -371,7 +372,7 @@ def test_a_work_folder_is_kept_and_only_new_shards_are_read(log: Path, tmp_path:
 
 
 def test_other_plans_have_other_counts(log: Path, tmp_path: Path) -> None:
-    for plan in (Plan(), Plan(lower_is_unknown=True), Plan(by=("day",))):
+    for plan in (Plan(), Plan(names=ColumnNames(lower_is_unknown=True)), Plan(by=("day",))):
         paths: list[str] = []
         evaluate_shards(find_shards(log), plan, work=tmp_path / "work", execute=counted(paths), level=None)
         assert len(paths) == 5

@@ -50,6 +50,13 @@ def test_a_file_reached_by_a_symbolic_link_is_one_shard(folder: Path) -> None:
     assert names("log") == ["log/a.csv", "log/again/c.npz", "log/b.npz"]
 
 
+def test_names_of_shards_need_not_be_utf_8(folder: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    ONE.save(f"{name}.npz")
+    found = evaluate_shards(find_shards(f"{name}*"), level=None)
+    assert found.evaluation == evaluate(*ONE, level=None)
+
+
 def test_what_is_sharded(folder: Path) -> None:
     found = {source: is_sharded(source) for source in ("log", "log/*.npz", "s3://b/x.npz", "[x].npz", "log/b.npz")}
     assert found == {"log": True, "log/*.npz": True, "s3://b/x.npz": True, "[x].npz": False, "log/b.npz": False}

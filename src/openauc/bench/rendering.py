@@ -142,16 +142,11 @@ def _details(cell: Cell, most: int) -> dict[str, str]:
         details["n"] = ", ".join([f"n {cell.n_trials}", *(f"{n} {what}" for what, n in counts.items() if n)])
     if cell.paper is not None and cell.paper_difference is not None:
         details["paper"] = f"paper {_percent(cell.paper.mean)}, {_signed(cell.paper_difference)}"
-    if cell.paired is not None:
-        details |= _paired_details(cell.paired)
-    return details
-
-
-def _paired_details(paired: Paired) -> dict[str, str]:
-    details = {"difference": f"Δ {_signed(paired.difference)}"}
-    if paired.interval is not None:
-        details["difference"] += f" [{_signed(paired.interval.low)}, {_signed(paired.interval.high)}]"
-    if paired.p_holm is not None:
+    paired = cell.paired
+    if paired is not None:
+        bounds = "" if paired.interval is None else f" [{', '.join(map(_signed, paired.interval))}]"
+        details["difference"] = f"Δ {_signed(paired.difference)}{bounds}"
+    if paired is not None and paired.p_holm is not None:
         flip = "" if paired.p_sign_flip is None else f", flip {_p(paired.p_sign_flip)}"
         details["p"] = f"p {_p(paired.p_holm)}{flip}"
     return details

@@ -63,7 +63,7 @@ def run(
     keep_features
         Keep the features and logits of every part, so that scores asked for later need no second pass over the images.
     watch
-        Told about progress.
+        Gets the progress of the run.
 
     Raises
     ------

@@ -46,7 +46,7 @@ def parse_conditions(text: str, specs: Sequence[TrialSpec]) -> dict[str, tuple[s
     for part in text.split(","):
         key, _, choices = (word.strip() for word in part.partition("="))
         if not (key and choices) or key in conditions:
-            raise ValueError(f"{text!r} is no selection; give each field once, as in method=openauc,split=0|1.")
+            raise ValueError(f"{text!r} is not a selection; give each field once, as in method=openauc,split=0|1.")
         conditions[key] = tuple(choice.strip() for choice in choices.split("|"))
     options = {name for spec in specs for name in spec.method_args}
     for key, values in conditions.items():

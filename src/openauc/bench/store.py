@@ -73,7 +73,7 @@ class Store:
         return self.root if self.alone else self.trials / spec.id
 
     def plan(self, specs: Sequence[TrialSpec]) -> None:
-        """Note what is going to be run, so that what is missing can be told later."""
+        """Write down which trials will be run, so that missing ones can be found later."""
         if self.alone:
             raise ValueError(f"{self.root} is the folder of a single training; choose another one for a benchmark.")
         digest = hashlib.sha256(" ".join(sorted(spec.id for spec in specs)).encode()).hexdigest()[:10]

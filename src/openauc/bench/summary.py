@@ -194,14 +194,8 @@ def summarise(
         Row(label=label, method=members[0].spec.method, cells=tuple(column[label] for column in cells.values()))
         for label, members in variants.items()
     )
-    return Summary(
-        metric=metric,
-        level=level,
-        baseline=baseline,
-        columns=tuple(cells),
-        rows=rows,
-        notes=tuple(_notes(trials, cells, metric)),
-    )
+    notes = tuple(_notes(trials, cells, metric))
+    return Summary(metric=metric, level=level, baseline=baseline, columns=tuple(cells), rows=rows, notes=notes)
 
 
 def _columns(trials: Iterable[Scored]) -> list[Column]:
@@ -230,18 +224,20 @@ def _column_cells(
 ) -> dict[str, Cell]:
     scored_on = column._replace(group=None)
     here = {label: [t for t in members if t.scored_on == scored_on] for label, members in variants.items()}
-    values = {label: _values(members, column.group, metric) for label, members in here.items()}
+    values: dict[str, Values] = {
+        label: {
+            (t.spec.split, t.spec.seed): value
+            for t in members
+            if t.finished and (value := _value(t.finished, column.group, metric)) is not None
+        }
+        for label, members in here.items()
+    }
     cells = {label: _cell(column, here[label], values[label], metric=metric, level=level) for label in variants}
     if baseline is not None:
         others = [label for label in variants if label != baseline]
         paired = {label: _compare(column, values[label], values[baseline], level) for label in others}
         cells |= {label: replace(cells[label], paired=found) for label, found in _holm(paired).items()}
     return _ranked(cells, METRICS[metric].better, splits={label: {s for s, _ in values[label]} for label in variants})
-
-
-def _values(trials: Iterable[Scored], group: str | None, metric: str) -> Values:
-    found = {(t.spec.split, t.spec.seed): _value(t.finished, group, metric) for t in trials if t.finished}
-    return {place: value for place, value in found.items() if value is not None}
 
 
 def _value(result: TrialResult, group: str | None, metric: str) -> float | None:

@@ -105,7 +105,7 @@ class Outcome(NamedTuple):
 
 
 class Watch:
-    """Is told the progress of a run; this one ignores it."""
+    """Receives the progress of a run; this base class ignores it."""
 
     def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
         """The run begins: what it will do, and what was done before."""

@@ -53,10 +53,13 @@ def embed(
     For a training that asks for code from elsewhere, --method and --set backbone name it.
     """
     from openauc.encoders.inputs import open_items
-    from openauc.encoders.output import check_output, parts_file, write_embeddings
+    from openauc.encoders.output import parts_file, write_embeddings
     from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
 
-    check_output(out)
+    if out.suffix.lower() not in (".parquet", ".npz"):
+        raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz, as text is large and slow.")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
     run = Path(encoder) if Path(encoder).is_dir() else None
     opened = open_items(
         source,

@@ -7,12 +7,13 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from openauc._columns import read_about, read_columns
+from openauc._columns import ColumnNames, read_about, read_columns
 from openauc._files import add_inputs
 from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.predictions import (
@@ -52,8 +53,8 @@ SHOWN = ("openauc", "auroc", "closed_set_accuracy")
 DECISION = "prediction"
 """Column of decisions, as `openauc predict` writes it: a class, or unknown."""
 _MOST_NAMED = 6
-_AT_SCALE = "At scale"
-"""Heading of the options for many or large files."""
+_at_scale = partial(typer.Option, rich_help_panel="At scale")
+"""An option for many or large files."""
 
 
 def evaluate(
@@ -88,39 +89,18 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
     ] = None,
-    shards: Annotated[
-        bool, typer.Option("--shards", help="All FILEs are shards of one model.", rich_help_panel=_AT_SCALE)
-    ] = False,
-    by: Annotated[
-        list[str] | None,
-        typer.Option(help="Column of slices, a row for each; repeatable.", rich_help_panel=_AT_SCALE),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Processes that read shards.", rich_help_panel=_AT_SCALE)
-    ] = None,
-    ray: Annotated[
-        bool, typer.Option("--ray", help="Read shards on a Ray cluster started here.", rich_help_panel=_AT_SCALE)
-    ] = False,
-    ray_address: Annotated[
-        str | None, typer.Option(help="Read shards on this Ray cluster, such as auto.", rich_help_panel=_AT_SCALE)
-    ] = None,
+    shards: Annotated[bool, _at_scale("--shards", help="All FILEs are shards of one model.")] = False,
+    by: Annotated[list[str] | None, _at_scale(help="Column of slices, a row for each; repeatable.")] = None,
+    jobs: Annotated[int | None, _at_scale("--jobs", "-j", help="Processes that read shards.")] = None,
+    ray: Annotated[bool, _at_scale("--ray", help="Read shards on a Ray cluster started here.")] = False,
+    ray_address: Annotated[str | None, _at_scale(help="Read shards on this Ray cluster, such as auto.")] = None,
     per_class: Annotated[
-        bool,
-        typer.Option(
-            "--per-class",
-            help="Count classes apart, for macro F and Youden; memory then grows with them.",
-            rich_help_panel=_AT_SCALE,
-        ),
+        bool, _at_scale("--per-class", help="Count classes apart, for macro F and Youden; memory then grows with them.")
     ] = False,
     work: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Keep the counts of finished shards here, for the next time.", rich_help_panel=_AT_SCALE
-        ),
+        Path | None, _at_scale(metavar="DIR", help="Keep the counts of finished shards here, for the next time.")
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out shards that cannot be read.", rich_help_panel=_AT_SCALE)
-    ] = False,
+    skip_bad: Annotated[bool, _at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
 ) -> None:
     """Every metric of one or more files of predictions, with interval, direction and threshold.
 
@@ -129,6 +109,7 @@ def evaluate(
     from openauc.metrics.registry import standard_metrics
 
     label = read_label(unknown_label)
+    names = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     labels = {name: metric.label for name, metric in metrics.items()}
     measuring: dict[str, Any] = {"metrics": metrics, "level": level, "rng": seed, "n_replicates": replicates}
@@ -137,21 +118,13 @@ def evaluate(
     if any(asked) or any(map(_is_at_scale, files)):
         from openauc.shards import Plan
 
-        _refuse_at_scale(
-            legacy=legacy,
-            report=report is not None,
-            unseen_unknown=unseen_unknown,
-            acceptance=acceptance is not None,
-        )
-        plan = Plan(
-            label_column=label_column,
-            pred_column=pred_column,
-            score_column=score_column,
-            lower_is_unknown=lower_is_unknown,
-            unknown_label=label,
-            by=tuple(by or ()),
-            per_class=per_class,
-        )
+        refused = {"legacy": legacy, "report": report, "unseen-unknown": unseen_unknown, "acceptance": acceptance}
+        for option in (name for name, given in refused.items() if given not in (None, False)):
+            raise ValueError(
+                f"--{option} needs all samples in memory; it takes single files of moderate size, without the options "
+                "for files at scale."
+            )
+        plan = Plan(names=names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
         measuring |= {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
             found = _read_shards(sources, plan, measuring, quiet=json_out == "-")
@@ -166,8 +139,7 @@ def evaluate(
 
     paths = [Path(file) for file in files]
     read = [read_columns(path) for path in paths]
-    names = (label_column, pred_column, score_column)
-    models = [load_file(path, *names, lower_is_unknown, columns) for path, columns in zip(paths, read, strict=True)]
+    models = [load_file(path, names, columns) for path, columns in zip(paths, read, strict=True)]
     label = unknown_label_of(unknown_label, *models)
     models = [_with_unseen(model, path, label, unseen_unknown) for path, model in zip(paths, models, strict=True)]
     for path, predictions, columns in zip(paths, models, read, strict=True):
@@ -266,15 +238,6 @@ def _is_at_scale(file: str) -> bool:
     if is_sharded(file):
         return True
     return file.lower().endswith(".parquet") and os.path.isfile(file) and os.path.getsize(file) > EXACT_BYTES
-
-
-def _refuse_at_scale(**wanted: bool) -> None:
-    for option, given in wanted.items():
-        if given:
-            raise ValueError(
-                f"--{option.replace('_', '-')} needs all samples in memory; it takes single files of moderate size, "
-                "without the options for files at scale."
-            )
 
 
 def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:

@@ -13,21 +13,11 @@ import typer
 from openauc._columns import suffix_of
 from openauc._trial_files import SPEC
 from openauc._validation import UNKNOWN
+from openauc.commands import train
 from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
 from openauc.commands.predictions import show_verdict
 from openauc.commands.progress import progress_bar
 from openauc.commands.terminal import say
-from openauc.commands.train import (
-    DataRoot,
-    MethodName,
-    RecipeName,
-    ScoreName,
-    Settings,
-    SplitIndex,
-    assignments,
-    make_spec,
-    require_torch,
-)
 from openauc.features.classifier.tables import MODEL, is_model
 
 if TYPE_CHECKING:
@@ -37,6 +27,15 @@ if TYPE_CHECKING:
 
 Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
+_OUT = Path("predictions.csv")
+
+FalseDiscoveryRate = Annotated[
+    float | None,
+    typer.Option(
+        help="In place of the threshold: of those called unknown, about this share is known.",
+        rich_help_panel="Of a model",
+    ),
+]
 
 
 def predict(
@@ -50,26 +49,18 @@ def predict(
             help="For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = Path(
-        "predictions.csv"
-    ),
-    fdr: Annotated[
-        float | None,
-        typer.Option(
-            help="In place of the threshold: of those called unknown, about this share is known.",
-            rich_help_panel="Of a model",
-        ),
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
+    fdr: FalseDiscoveryRate = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
     part: Annotated[Part, typer.Option(help="Without IMAGES: the part of the data to predict.")] = "test",
-    score: ScoreName = None,
+    score: train.ScoreName = None,
     weights: Annotated[Path | None, typer.Option(help="With PROTOCOL: weights, such as published ones.")] = None,
-    method: MethodName = "openauc",
-    split: SplitIndex = 0,
-    recipe: RecipeName = None,
-    set_: Settings = None,
-    data_root: DataRoot = None,
+    method: train.MethodName = "openauc",
+    split: train.SplitIndex = 0,
+    recipe: train.RecipeName = None,
+    set_: train.Settings = None,
+    data_root: train.DataRoot = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at a time.")] = None,
     precision: Annotated[Precision, typer.Option(help="bf16 is faster on some hardware, and makes ties.")] = "fp32",
     keep_formulas: Annotated[
@@ -92,33 +83,39 @@ def predict(
     For published weights, name the PROTOCOL and say with --method, --split, --recipe and --set what they are of. For a
     RUN that asks for code from elsewhere, --method and --set backbone name it.
     """
-    if is_model(Path(run)):
+    suffix_of(out)  # before the work
+    folder = Path(run)
+    if is_model(folder):
         if new is None:
             raise ValueError(f"{run} is a model, which needs a table of embeddings to label; name one after it.")
-        _label_table(Path(run), new, out, label_column, embedding_column, fdr, keep_formulas=keep_formulas)
+        from openauc.features import OpenSetClassifier
+
+        classifier = OpenSetClassifier.load(folder)
+        table = read_like_model(folder, classifier, new, label_column=label_column, embedding_column=embedding_column)
+        _write_decisions(classifier, table, out, fdr=fdr, title=f"{folder} on {new}", keep_formulas=keep_formulas)
         return
-    require_torch("predicting")
+    train.require_torch("predicting")
     from openauc.predictions import write_columns
     from openauc.training.process import process_state
     from openauc.training.trained import Network, SavedRun, load_data
 
     main = process_state().is_main_process
-    if not Path(run).is_dir():
+    if not folder.is_dir():
         if weights is None or new is not None:
             raise ValueError(f"{run} is not a folder of a training; a protocol needs --weights, and takes no IMAGES.")
-        spec = make_spec(run, method, split, recipe=recipe, settings=set_, score=score)
+        spec = train.make_spec(run, method, split, recipe=recipe, settings=set_, score=score)
         _refuse_other_task(weights, spec)
         # Without a folder, as features beside the weights may be those of another network.
         network = Network(spec, None, data_root=data_root, batch_size=batch_size, precision=precision)
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
-        if not (Path(run) / SPEC).is_file():
+        if not (folder / SPEC).is_file():
             raise ValueError(
                 f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL}); of a store, name a "
-                f"folder below {Path(run) / 'trials'}."
+                f"folder below {folder / 'trials'}."
             )
-        trusted = {method, str(assignments("--set", set_).get("backbone"))}
-        saved = SavedRun(Path(run), data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
+        trusted = {method, str(train.assignments("--set", set_).get("backbone"))}
+        saved = SavedRun(folder, data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
         if new is not None:
             with progress_bar("images", enabled=main) as seen:
                 rows = saved.label(new, seen=seen)
@@ -138,25 +135,14 @@ def predict(
         say(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.")
 
 
-def _label_table(
-    folder: Path,
-    file: Path,
-    out: Path,
-    label_column: str | None,
-    embedding_column: str | None,
-    fdr: float | None,
-    *,
-    keep_formulas: bool,
+def _write_decisions(
+    classifier: OpenSetClassifier, table: FeatureTable, out: Path, *, fdr: float | None, title: str, keep_formulas: bool
 ) -> None:
-    """Write the decisions of a model on every row of a table."""
-    from openauc.features import OpenSetClassifier
+    """Write the decisions of a model on every row of a table; with labels, check its guarantee."""
     from openauc.features.classifier.tables import decide, guarantee_of, other_columns, truth
     from openauc.predictions import write_columns
     from openauc.verdict import judge
 
-    suffix_of(out)  # before the work
-    classifier = OpenSetClassifier.load(folder)
-    table = read_like_model(folder, classifier, file, label_column=label_column, embedding_column=embedding_column)
     columns, guarantee = other_columns(table), guarantee_of(classifier)
     if fdr is not None:
         guarantee = replace(guarantee, acceptance=None)  # the threshold does not decide
@@ -168,7 +154,7 @@ def _label_table(
     if table.labelled:
         decided = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
         verdict = judge(*decided, guarantee=guarantee, unknown_label=mark)
-        show_verdict(verdict, f"{folder} on {file}")
+        show_verdict(verdict, title)
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     say(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
     answers = columns["prediction"].astype(str).tolist()

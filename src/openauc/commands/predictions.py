@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openauc._columns import means_unknown
+from openauc._columns import ColumnNames, means_unknown
 from openauc._validation import UNKNOWN, Label, check_choice, read_label
 from openauc.commands.terminal import say, say_wrapped, show
 
@@ -65,7 +65,7 @@ def compare(
 
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
-    models = [load_file(file, label_column, pred_column, score_column, lower_is_unknown) for file in files]
+    models = [load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown)) for file in files]
     comparison = compare_triples(
         *models,
         names=names,
@@ -94,7 +94,7 @@ def audit(
     """The paper's argument on your predictions: worse models that common metrics do not punish."""
     from openauc.audit import audit as audit_triple
 
-    predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+    predictions = load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
     label = unknown_label_of(unknown_label, predictions)
     result = audit_triple(*predictions, threshold=threshold, unknown_label=label)
     if json_out != "-":
@@ -149,7 +149,7 @@ def threshold(
                 f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
                 "samples that neither training nor test has seen, or name a file of such predictions."
             )
-    predictions = load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+    predictions = load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]
@@ -164,15 +164,12 @@ def threshold(
     if run is not None:
         write_text(run / THRESHOLD, json.dumps(point.to_dict(), indent=1) + "\n")
         if json_out != "-":
-            print(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
+            say(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
 
 
 def load_file(
     file: Path,
-    label_column: str,
-    pred_column: str,
-    score_column: str,
-    lower_is_unknown: bool,
+    names: ColumnNames,
     columns: Columns | None = None,
 ) -> Predictions:
     """The samples of ``file``, at least one; columns by other names end in the options to add.
@@ -182,17 +179,10 @@ def load_file(
     from openauc.predictions import MissingColumns, Predictions, read_columns
 
     try:
-        predictions = Predictions.from_columns(
-            read_columns(file) if columns is None else columns,
-            path=file,
-            label_column=label_column,
-            pred_column=pred_column,
-            score_column=score_column,
-            lower_is_unknown=lower_is_unknown,
-        )
+        predictions = Predictions.from_columns(read_columns(file) if columns is None else columns, names, path=file)
     except MissingColumns as error:
         options = {f"--{name.replace('_', '-')}": value for name, value in error.guess.items()}
-        if lower_is_unknown:
+        if names.lower_is_unknown:
             options.pop("--lower-is-unknown", None)
         words = (
             option if value is True else f"{option} {shlex.quote(str(value))}" for option, value in options.items()

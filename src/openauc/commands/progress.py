@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from openauc.bench.trial import TrialResult, TrialSpec, Watch, main_metric
+from openauc.commands.terminal import visible
 from openauc.metrics.registry import METRICS
 
 METRIC = "openauc"
@@ -72,7 +73,7 @@ class Progress(Watch):
             self._say(line, style="red")
 
     def _say(self, line: str, style: str = "") -> None:
-        self.console.print(Text(line, style=style), soft_wrap=True)
+        self.console.print(Text(visible(line), style=style), soft_wrap=True)
 
     @property
     def total(self) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openauc._columns import read_columns
+from openauc._columns import ColumnNames, read_columns
 from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
 from openauc.commands.predictions import (
@@ -64,8 +64,7 @@ def report(
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
 
-    Of a model: what to expect of it, which scores it uses, and how much to accept; with tables, also how well it does
-    on them.
+    Of a model: what to expect of it, which scores it uses, how much to accept; with tables, how well it does on them.
     """
     from openauc._files import is_stream, write_text
     from openauc.report import predictions_report, write_report
@@ -85,7 +84,7 @@ def report(
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
         models = {
-            name: load_file(file, label_column, pred_column, score_column, lower_is_unknown)
+            name: load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
             for name, file in files.items()
         }
         page = predictions_report(

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +15,7 @@ from rich.table import Table
 from openauc._files import write_text
 from openauc.commands.report import REPORT
 from openauc.commands.table import show
+from openauc.commands.terminal import say
 from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ def run(
     Exit code 0 when all went well, 1 when trials failed, 130 when interrupted.
     """
     require_torch("a benchmark")
+    from openauc.bench.cost import training_flops
     from openauc.bench.runner import run as run_all
     from openauc.bench.selection import select
     from openauc.bench.suites import load_suite
     from openauc.commands.progress import Progress
+    from openauc.executors import ray_cluster
 
     suite = load_suite(benchmark)
     given = {"budget": budget, "seeds": seeds}
@@ -61,12 +63,13 @@ def run(
     if only is not None:
         specs = select(specs, only)
     out = store or Path("runs") / suite.name
-    cost = _cost(specs)
+    cost = {spec.id: training_flops(spec) for spec in specs}
     if dry_run:
         _show_plan(specs, cost, out)
         return
     if ray or ray_address is not None:
-        execute = _ray(ray_address, threads, gpus_per_trial, scratch)
+        shared = None if scratch is None else str(scratch.resolve())
+        execute = ray_cluster(ray_address, cpus_per_trial=threads, gpus_per_trial=gpus_per_trial, scratch=shared)
     else:
         execute = _local(jobs, threads)
     try:
@@ -81,7 +84,7 @@ def run(
                 watch=watch,
             )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
+        say(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
         raise typer.Exit(130) from None
     _conclude(specs, results, out, baseline)
     if any(result.error is not None for result in results):
@@ -105,24 +108,6 @@ def _local(jobs: int | None, threads: int) -> Execute:
     torch.set_num_threads(threads)
     reuse_memory()
     return in_process
-
-
-def _ray(address: str | None, threads: int, gpus: float, scratch: Path | None) -> Execute:
-    from openauc.executors import ray_cluster
-
-    return ray_cluster(
-        address,
-        cpus_per_trial=threads,
-        gpus_per_trial=gpus,
-        scratch=None if scratch is None else str(scratch.resolve()),
-    )
-
-
-def _cost(specs: Sequence[TrialSpec]) -> dict[str, float]:
-    """Floating-point operations of each trial, for the time left."""
-    from openauc.bench.cost import training_flops
-
-    return {spec.id: training_flops(spec) for spec in specs}
 
 
 def _show_plan(specs: Sequence[TrialSpec], cost: Mapping[str, float], out: Path) -> None:
@@ -153,26 +138,20 @@ def _conclude(specs: Sequence[TrialSpec], results: Sequence[TrialResult], out: P
         show([summary])
         write_text(out / TABLE, render(summary, format="markdown"))
         write_report(out, out / REPORT, specs=specs, baseline=baseline)
-        typer.echo(
-            f"{len(results)} results in {out}; look at {out / REPORT}, or `openauc table {out}` for other forms."
-        )
+        say(f"{len(results)} results in {out}; look at {out / REPORT}, or `openauc table {out}` for other forms.")
     failed = [result for result in results if result.error is not None]
     if failed:
-        typer.echo(f"{len(failed)} trials failed; --retry-failed runs them again:", err=True)
+        say(f"{len(failed)} trials failed; --retry-failed runs them again:", err=True)
         for result in failed:
-            typer.echo(f"  {result.spec.id}: {(result.error or '').splitlines()[0]}", err=True)
+            say(f"  {result.spec.id}: {(result.error or '').splitlines()[0]}", err=True)
     if len(results) < len(specs):
-        typer.echo(f"{len(specs) - len(results)} trials are in the hands of another runner of this store.", err=True)
+        say(f"{len(specs) - len(results)} trials are in the hands of another runner of this store.", err=True)
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Let SIGTERM stop the run as Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, stop)
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:

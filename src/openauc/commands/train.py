@@ -14,6 +14,7 @@ import typer
 
 from openauc._trial_files import features_file
 from openauc.bench.trial import SETTABLE, TrialResult, TrialSpec
+from openauc.commands.terminal import say
 from openauc.metrics.registry import METRICS
 from openauc.recipe import FIELDS
 
@@ -30,7 +31,7 @@ RecipeName = Annotated[
 ]
 ScoreName = Annotated[
     str | None,
-    typer.Option("--score", help="See `openauc list scores`, or learned, average, selected; else the method's own."),
+    typer.Option("--score", help="See `openauc list scores`; for heads also learned, average, selected; else its own."),
 ]
 DataRoot = Annotated[Path | None, typer.Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
 Settings = Annotated[
@@ -93,22 +94,22 @@ def train(
         lacking = keep is not None and not (folder / features_file("train")).is_file()
         if found is not None and found.error is None and not lacking:
             if state.is_main_process:
-                typer.echo(f"{folder} is complete; remove it to train again. {_headline(found)}")
+                say(f"{folder} is complete; remove it to train again. {_headline(found)}")
             return
         if state.is_main_process:
-            typer.echo(_announced(spec, recipe))
+            say(_announced(spec, recipe))
         try:
             network = trained(spec, folder, data_root, trackers=tracker or ())
             result = run_trial(spec, out=folder, data_root=data_root, keep_features=bool(keep), network=network)
         except TrainingInterrupted as stopped:
             if state.is_main_process:
-                typer.echo(f"{stopped} The same command resumes.")
+                say(f"{stopped} The same command resumes.")
             raise typer.Exit(128 + stopped.signum) from None
         if result.error is not None:
             _fail(result.error)
         if state.is_main_process:
             store.save(result)
-            typer.echo(f"{_headline(result)}; see {folder}.")
+            say(f"{_headline(result)}; see {folder}.")
         state.wait_for_everyone()
 
 
@@ -136,7 +137,7 @@ def _fail(error: str) -> None:
     known = getattr(builtins, kind, None)
     if isinstance(known, type) and issubclass(known, ValueError | TypeError | OSError | ImportError):
         raise ValueError(message)
-    typer.echo(message if kind == "FloatingPointError" else error, err=True)
+    say(message if kind == "FloatingPointError" else error, err=True)
     raise typer.Exit(1)
 
 

@@ -19,9 +19,7 @@ from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, readable_suf
 Kind = Literal["text", "image"]
 Features = NDArray[np.float32]
 
-CHUNK: dict[Kind, int] = {"text": 1024, "image": 256}
-"""Items to encode between two saves: a few seconds of one core."""
-_BATCH_SIZE = 32
+CHUNK: dict[Kind, int] = {"text": 1024, "image": 256}  # items between two saves: a few seconds of one core
 
 
 class Encoder:
@@ -60,7 +58,7 @@ class Encoder:
     ) -> None:
         self.name = name
         self.kind: Kind = kind
-        self.batch_size = _BATCH_SIZE if batch_size is None else batch_size
+        self.batch_size = 32 if batch_size is None else batch_size
         if self.batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; pass a positive number.")
         self._encode = encode

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openauc._columns import GappyCsv, as_utf8, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc._validation import UNKNOWN, check_choice, read_label
@@ -18,9 +17,7 @@ from openauc.protocols.base import OpenSetData
 from openauc.protocols.files import is_protocol_file
 from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, LazyImages, image_files
 
-EMBEDDING = "embedding"
-"""Name of the column of features."""
-
+EMBEDDING = "embedding"  # column of the features
 Part = Literal["train", "validation", "test"]
 
 _TABLES = (".csv", ".parquet")
@@ -39,8 +36,7 @@ class Items:
     skipped: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        rows: int = self.columns.num_rows
-        return rows
+        return int(self.columns.num_rows)
 
 
 def open_items(
@@ -98,22 +94,17 @@ def _protocol(data: OpenSetData, part: Part) -> Items:
     images, labels = getattr(data, part)[:2]
     if not len(images):
         raise ValueError("validation is 0, so that part is empty; pass the share of each class for it, as 0.2.")
-    columns = {"label": _label_names(data.class_names, labels)}
+    if _UNKNOWN_NAME in data.class_names:
+        raise ValueError(f"a known class is called {_UNKNOWN_NAME!r}; rename it.")
+    names = [read_label(name) for name in data.class_names]
+    numbered = all(isinstance(label, int) and label >= 0 for label in names)
+    table = np.array([*names, UNKNOWN] if numbered else [*data.class_names, _UNKNOWN_NAME])
+    columns = {"label": table[labels]}  # the unknown label, -1, is the last one
     if part == "test":
         columns |= data.test_columns()
     if isinstance(images, LazyImages):
         images = images.encoded  # each in its own size, for the encoder to resize
     return Items("image", pyarrow.table(columns), lambda: images)
-
-
-def _label_names(names: tuple[str, ...], labels: NDArray[np.int64]) -> NDArray[Any]:
-    """The class of each sample, "unknown" for none; among classes that are numbers, -1."""
-    if _UNKNOWN_NAME in names:
-        raise ValueError(f"a known class is called {_UNKNOWN_NAME!r}; rename it.")
-    read = [read_label(name) for name in names]
-    numbered = all(isinstance(label, int) and label >= 0 for label in read)
-    table = np.array([*read, UNKNOWN] if numbered else [*names, _UNKNOWN_NAME])
-    return table[labels]  # the unknown label, -1, is the last one
 
 
 def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Items:

@@ -62,11 +62,10 @@ def _in_torch(network: Any, place: Any) -> Callable[[NDArray[np.float32]], Featu
 
     network = network.to(place, memory_format=torch.channels_last)
 
-    def run(pixels: NDArray[np.float32]) -> Features:
+    def run(pixels: NDArray[np.float32]) -> Any:
         with torch.inference_mode():
             x = torch.from_numpy(pixels).to(place, memory_format=torch.channels_last)
-            features: Features = network(x).float().cpu().numpy()
-        return features
+            return network(x).float().cpu().numpy()
 
     return run
 
@@ -132,9 +131,8 @@ def from_transformers(
     with _loading(name, "text"):
         network = library.SentenceTransformer(model, device=str(place)).float()
 
-    def encode(texts: list[str]) -> Features:
-        found: Features = network.encode(texts, batch_size=len(texts), show_progress_bar=False)
-        return found
+    def encode(texts: list[str]) -> Any:
+        return network.encode(texts, batch_size=len(texts), show_progress_bar=False)
 
     return Encoder(name, "text", encode, batch_size=batch_size, weights=Path(modules))
 
@@ -161,17 +159,17 @@ def _text_encoder(
     positions = getattr(network.config, "max_position_embeddings", longest)
     most = min(longest, tokenizer.model_max_length, positions)
 
-    def encode(texts: list[str]) -> Features:
+    def encode(texts: list[str]) -> Any:
         tokens = tokenizer(texts, padding=True, truncation=True, max_length=most, return_tensors="pt").to(place)
         with torch.inference_mode():
             if hasattr(network, "get_text_features"):
-                features = _pooled(network.get_text_features(**tokens))
+                features = network.get_text_features(**tokens)
+                features = getattr(features, "pooler_output", features)  # wrapped by some versions
             else:
                 features = _token_mean(network(**tokens).last_hidden_state, tokens["attention_mask"])
             if unit_length:
                 features = torch.nn.functional.normalize(features)
-        found: Features = features.cpu().numpy()
-        return found
+        return features.cpu().numpy()
 
     return Encoder(name, "text", encode, batch_size=batch_size)
 
@@ -188,26 +186,19 @@ def _image_encoder(name: str, model: str, device: str | None, batch_size: int | 
     # The file of a classifier has no pooler; AutoModel then adds a random one.
     random = any("pooler" in key for key in loading["missing_keys"])
 
-    def encode(items: list[Any]) -> Features:
+    def encode(items: list[Any]) -> Any:
         pixels = processor(images=as_images(items), return_tensors="pt")["pixel_values"].to(place)
         with torch.inference_mode():
             if hasattr(network, "get_image_features"):
-                features = _pooled(network.get_image_features(pixel_values=pixels))
+                features = network.get_image_features(pixel_values=pixels)
+                features = getattr(features, "pooler_output", features)
             else:
                 outputs = network(pixel_values=pixels)
                 features = None if random else getattr(outputs, "pooler_output", None)
-                if features is None:
-                    hidden = outputs.last_hidden_state
-                    features = hidden.mean((2, 3)) if hidden.ndim == 4 else hidden.mean(1)
-        found: Features = features.flatten(1).cpu().numpy()
-        return found
+                features = _position_mean(outputs.last_hidden_state) if features is None else features
+        return features.flatten(1).cpu().numpy()
 
     return Encoder(name, "image", encode, batch_size=batch_size)
-
-
-def _pooled(outputs: Any) -> Any:
-    """Features of a network such as CLIP, which some versions of the library wrap."""
-    return getattr(outputs, "pooler_output", outputs)
 
 
 @contextmanager
@@ -263,14 +254,17 @@ def _open_session(model: str | bytes, device: str | None = None) -> Any:
         return onnxruntime.InferenceSession(model, options, providers=providers)
     except Exception as error:  # the library's errors have no common base
         reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{model if isinstance(model, str) else 'this'} is not a network that onnxruntime can run ({reason})."
-        ) from error
+        raise ValueError(f"{str(model)[:200]} is not a network that onnxruntime can run ({reason}).") from error
 
 
 def _token_mean(hidden: Any, mask: Any) -> Any:
     """Mean over the tokens that are not padding: (B, T, D) and (B, T), of numpy or torch, to (B, D)."""
     return (hidden * mask[:, :, None]).sum(1) / mask.sum(1)[:, None]
+
+
+def _position_mean(hidden: Any) -> Any:
+    """Mean over a map (B, D, H, W) or over positions (B, T, D), of numpy or torch, to (B, D)."""
+    return hidden.mean((2, 3)) if hidden.ndim == 4 else hidden.mean(1)
 
 
 def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> Encoder:
@@ -291,9 +285,7 @@ def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> E
         images = np.stack([centre_crop(image, side) for image in as_images(items)])
         values = images if dtype == np.uint8 else ((images / 255 - mean) / std).astype(dtype)
         found = session.run(None, {pixels.name: np.ascontiguousarray(values.transpose(0, 3, 1, 2))})[0]
-        if found.ndim == 4:  # a map (B, D, H, W)
-            return found.mean((2, 3))
-        return found.mean(1) if found.ndim == 3 else found
+        return _position_mean(found) if found.ndim > 2 else found
 
     return Encoder(name, "image", encode, batch_size=batch_size, weights=file)
 

@@ -26,14 +26,6 @@ _CHUNKS_PER_ROW_GROUP = 16
 _OURS = 0x6F617563  # SQLite's application id: "oauc"
 
 
-def check_output(out: Path) -> None:
-    """Raise unless embeddings can be written to a file of that name, before hours went into them."""
-    if out.suffix.lower() not in (".parquet", ".npz"):
-        raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz, as text is large and slow.")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
-
-
 def write_embeddings(
     source: Items,
     encoder: Encoder,
@@ -47,7 +39,6 @@ def write_embeddings(
     Features that an earlier run with the same encoder left in ``OUT.parts`` are not computed again. With ``skip_bad``,
     images that cannot be read are left out; returns what is wrong with each row that was left out.
     """
-    check_output(out)
     with open_parts(out, encoder) as parts:
         keys, bad = _encode_all(source, encoder, parts, skip_bad, on_progress)
         good = [row for row, key in enumerate(keys) if key not in bad]
@@ -152,10 +143,7 @@ class Parts:
 
 @contextmanager
 def open_parts(out: Path, encoder: Encoder) -> Iterator[Parts]:
-    """The features that were finished before, by the same encoder; no other run gets them at the same time.
-
-    Their file is removed at the end if it holds none.
-    """
+    """The features finished before, by the same encoder; no other run gets them now. An empty file is removed."""
     file, about = parts_file(out), json.dumps(encoder.about)
     try:
         with closing(sqlite3.connect(file, timeout=0)) as database:

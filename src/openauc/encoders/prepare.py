@@ -23,10 +23,7 @@ from openauc.protocols.sources import IMAGE_SUFFIXES, Part
 
 
 def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
-    """Embed the data of a protocol that is not embedded yet, once for all processes that share the cache.
-
-    Missing data is not an error here: reading it says how to get it.
-    """
+    """Embed the data of a protocol that is not embedded yet, once for all processes; missing data is not an error."""
     known, unknown = protocol.known_source, protocol.unknown_source
     needed: list[tuple[Any, Part]] = [(known, "train"), (known, "test"), (unknown, "test")]
     for source, part in needed:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -11,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Adam, Optimizer
 
-from openauc._validation import check_choice
 from openauc.losses.prototype import confusion_loss, squared_distance
 from openauc.methods.arpl import ARPL
 from openauc.methods.base import torch_generator
@@ -31,10 +28,8 @@ class ARPLCS(ARPL):
 
     Parameters
     ----------
-    beta
-        Weight of the confusion loss.
-    image_size
-        Side of the training images, 32 or 64 as published.
+    beta, image_size
+        Weight of the confusion loss; side of the training images, 32 or 64 as published.
     noise_dim, generator_width, discriminator_width
         Sizes of the two adversaries. By default they are as wide beside the backbone as published, 512 and 128
         channels beside 128 features.
@@ -104,19 +99,10 @@ class ARPLCS(ARPL):
             features = self.backbone(images)
         return confusion_loss(squared_distance(features, self.points))
 
-    def train_batch(
-        self,
-        x: Tensor,
-        y: Tensor,
-        optimizer: Optimizer,
-        *,
-        phase: str = "plain",
-        forward: Callable[..., Tensor] | None = None,
-        backward: Callable[[Tensor], object] | None = None,
-    ) -> dict[str, Tensor]:
-        """The three steps of a ``"confusing"`` batch, or the single one of a ``"plain"`` batch."""
-        if check_choice("phase", phase, self.passes) == "plain":
-            return super().train_batch(x, y, optimizer, forward=forward, backward=backward)
+    def before_step(self, x: Tensor, phase: str) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """In a ``"confusing"`` batch step the adversaries, then generate images for the classifier's step."""
+        if phase == "plain":
+            return (), {}
         if x.shape[-2:] != (self.image_size, self.image_size):
             raise ValueError(
                 f"images are {x.shape[-2]} x {x.shape[-1]} pixels but the generator draws {self.image_size} "
@@ -129,13 +115,11 @@ class ARPLCS(ARPL):
         self._adversary_step("generator", generator_loss)
         with torch.no_grad():
             confusing = self._fakes(x)
-        loss = (forward or self)(x, y, confusing)
-        self._step(loss, optimizer, backward)
-        losses = {"loss": loss, "discriminator_loss": discriminator_loss, "generator_loss": generator_loss}
-        return {name: value.detach() for name, value in losses.items()}
+        losses = {"discriminator_loss": discriminator_loss.detach(), "generator_loss": generator_loss.detach()}
+        return (confusing,), losses
 
     def _fakes(self, x: Tensor) -> Tensor:
-        """As many generated images as there are real ones."""
+        """Return as many generated images as there are real ones."""
         noise = self.rng.standard_normal((len(x), self.noise_dim), dtype=np.float32)
         images: Tensor = self.generator(torch.as_tensor(noise, device=x.device))
         return images

@@ -29,7 +29,7 @@ class Method(nn.Module):
         Number of known classes, at least 2.
     rng
         Source of the method's own initial weights and of all its later draws (mixing, noise). The backbone
-        was drawn by whoever made it, and its dropout follows PyTorch's default generator.
+        comes with its weights, and its dropout uses PyTorch's default generator.
     label_smoothing
         Share taken from the true class in the cross-entropy; that of the recipe when left out.
 
@@ -159,10 +159,16 @@ class Method(nn.Module):
         dict
             ``"loss"`` and whatever else the step measured, tensors of one number without gradient.
         """
-        check_choice("phase", phase, self.passes)
-        loss = (forward or self)(x, y)
-        self._step(loss, optimizer, backward)
-        return {"loss": loss.detach()}
+        more, measured = self.before_step(x, check_choice("phase", phase, self.passes))
+        loss = (forward or self)(x, y, *more)
+        optimizer.zero_grad()
+        (torch.Tensor.backward if backward is None else backward)(loss)
+        optimizer.step()
+        return {"loss": loss.detach(), **measured}
+
+    def before_step(self, x: Tensor, phase: str) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """Do what precedes the optimiser step: further arguments of ``loss``, and what was measured, by name."""
+        return (), {}
 
     def diagnostics(self) -> dict[str, Tensor]:
         """What the last batch showed, for the log: the accuracy on known samples, where ``loss`` let it be observed."""
@@ -176,11 +182,6 @@ class Method(nn.Module):
         self.head.requires_grad_(False)
         drawn = torch.randn(count, self.backbone.feature_dim, generator=torch_generator(self.rng))
         self.points = nn.Parameter(0.1 * drawn)
-
-    def _step(self, loss: Tensor, optimizer: Optimizer, backward: Callable[[Tensor], object] | None) -> None:
-        optimizer.zero_grad()
-        (torch.Tensor.backward if backward is None else backward)(loss)
-        optimizer.step()
 
     def observe(self, logits: Tensor, target: Tensor) -> None:
         """Remember the logits of a batch for :meth:`diagnostics`; ``loss`` may call it, nothing depends on it."""

@@ -52,42 +52,20 @@ def tally(position: Ints, weight: Counts | None, n: int) -> Counts:
 
 def classes_met(samples: Samples) -> NDArray[Any]:
     """Every class in ``y_true`` or ``y_pred``, in order."""
-    labels = samples.y_true, samples.y_pred
-    size = _lookup_size(*labels)
-    if size is None:
-        found = np.union1d(*labels)
-        found = found[found >= 0] if found.dtype.kind == "i" else found
-    else:
-        met = np.zeros(size, dtype=bool)
-        for part in labels:
-            met[part] = True
-        found = np.flatnonzero(met[:-1])
+    found = np.union1d(np.unique(samples.y_true), np.unique(samples.y_pred))
+    found = found[found >= 0] if found.dtype.kind == "i" else found
     return found[~check.is_label(found, samples.unknown_label)]
-
-
-def _lookup_size(*labels: NDArray[Any]) -> int | None:
-    """Size of a table indexed by these labels, -1 being its last entry; None where a table does not serve."""
-    if any(part.dtype.kind != "i" or len(part) == 0 or part.min() < -1 for part in labels):
-        return None
-    size = max(int(part.max()) for part in labels) + 2
-    return size if size <= 2 * len(labels[0]) + 1024 else None
 
 
 def positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_label: Label) -> Ints:
     """Position of each label in ``classes``, -1 for the unknown label."""
-    size = _lookup_size(labels, classes)
-    if size is not None and size == len(classes) + 1 and unknown_label == -1:
-        return labels.astype(np.int64, copy=False)  # all of 0 to C-1 are classes: labels are positions already
-    if size is None:
-        position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        position = np.where(classes[position] == labels, position, -2)
-        position[check.is_label(labels, unknown_label)] = -1
-    else:
-        lookup = np.full(size, -2, dtype=np.int64)
-        lookup[classes] = np.arange(len(classes))
-        if isinstance(unknown_label, int) and -1 <= unknown_label < size:
-            lookup[unknown_label] = -1
-        position = lookup[labels]
+    n = len(classes)
+    numbered = unknown_label == -1 and labels.dtype.kind == "i" and np.array_equal(classes, np.arange(n))
+    if numbered and labels.min(initial=0) >= -1 and labels.max(initial=0) < n:
+        return labels.astype(np.int64, copy=False)  # labels are positions already
+    position = np.minimum(np.searchsorted(classes, labels), n - 1)
+    position = np.where(classes[position] == labels, position, -2)
+    position[check.is_label(labels, unknown_label)] = -1
     if position.min(initial=0) == -2:
         stranger = labels[position == -2][0]
         raise ValueError(

@@ -305,18 +305,14 @@ class ThresholdSweep:
         values = self._metric(name)
         if against == "threshold":
             return Curve(self.threshold, values, self.threshold, "threshold", name)
-        return _falling_threshold(self.unknown_tpr, values, self.threshold, name)
+        return against_unknown_tpr(self.unknown_tpr, values, self.threshold, name)
 
     def _metric(self, name: str) -> Floats:
         return self.values[check.check_choice("metric", name, self.values)]
 
 
-def against_unknown_tpr(values: Floats, counts: DecisionCounts, threshold: Floats, name: str) -> Curve:
+def against_unknown_tpr(unknown_tpr: Floats, values: Floats, threshold: Floats, name: str) -> Curve:
     """A metric at rising thresholds as a curve against the TPR of the unknown class."""
-    return _falling_threshold(unknown_tpr_of(counts), values, threshold, name)
-
-
-def _falling_threshold(unknown_tpr: Floats, values: Floats, threshold: Floats, name: str) -> Curve:
     return Curve(unknown_tpr[::-1], values[::-1], threshold[::-1], "unknown rejected (TPR)", name)
 
 

@@ -60,15 +60,10 @@ def _ranked_pairs(below: Counts, unknown: Counts, ties: Ties) -> Floats:
     """Twice the credit of the pairs; ``below`` counts the known samples that take part, accepted so far."""
     new_unknown = np.diff(unknown, axis=-1)
     if may_overflow(below, unknown):
-        return np.asarray(float(_double_credit(*many_pairs(below, new_unknown), ties)))
-    less = np.vecdot(new_unknown, below[..., :-1])
-    equal = np.vecdot(new_unknown, np.diff(below, axis=-1))
-    return np.asarray(_double_credit(less, equal, ties))
-
-
-def many_pairs(below: Counts, new_unknown: Counts) -> tuple[int, int]:
-    """Pairs ranked right and pairs tied, be they too many for 64 bits."""
-    return exact_dot(below[:-1], new_unknown), exact_dot(np.diff(below), new_unknown)
+        less, equal = exact_dot(below[:-1], new_unknown), exact_dot(np.diff(below), new_unknown)
+        return np.asarray(float(_double_credit(less, equal, ties)))
+    right, tied = (np.vecdot(new_unknown, part) for part in (below[..., :-1], np.diff(below, axis=-1)))
+    return np.asarray(_double_credit(right, tied, ties))
 
 
 def _double_credit(less: Counts | int, equal: Counts | int, ties: Ties) -> Counts | int:
@@ -181,8 +176,7 @@ def best_detection_column(table: RankTable) -> NDArray[np.intp]:
 
 def detection_accuracy_at(table: RankTable, column: ArrayLike) -> Floats:
     """Mean of the share of known accepted and of unknown rejected at a column."""
-    accepted = at_column(table.known, column) / table.n_known
-    return np.asarray(0.5 * (accepted + (1.0 - at_column(table.unknown, column) / table.n_unknown)))
+    return at_column(detection_accuracies(table), column)
 
 
 def openauc_score(

@@ -295,8 +295,8 @@ class DecisionMetric(_Resampled):
         return Measured(*decision.best_of(ranked.over_thresholds(self.of_counts), ranked.ranking.threshold))
 
     def curve(self, ranked: RankedSamples, name: str) -> Curve:
-        values = ranked.over_thresholds(self.of_counts)
-        return decision.against_unknown_tpr(values, ranked.counts, ranked.ranking.threshold, name)
+        values, unknown_tpr = ranked.over_thresholds(self.of_counts), decision.unknown_tpr_of(ranked.counts)
+        return decision.against_unknown_tpr(unknown_tpr, values, ranked.ranking.threshold, name)
 
     def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats]:
         return influence.of_decision(ranked.coded, self.measure(ranked).threshold, self.of_counts)

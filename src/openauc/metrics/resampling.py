@@ -62,27 +62,25 @@ def _cell_by_cell(weight: Counts, n: int, n_replicates: int, rng: np.random.Gene
     return drawn
 
 
-@cache
-def _middles() -> Floats:
-    return (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+_MIDDLES = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 
 
 @cache
 def _normal_quantiles() -> Floats:
-    z = np.array([NormalDist().inv_cdf(share) for share in _middles()])
+    z = np.array([NormalDist().inv_cdf(share) for share in _MIDDLES])
     return np.asarray(z / z.std())
 
 
 @lru_cache(maxsize=1024)
 def _poisson_quantiles(mean: float) -> NDArray[np.float32]:
-    """Numbers that are all as likely, of a Poisson distribution."""
+    """4,096 equally likely quantiles of Poisson(mean)."""
     if mean >= _SMALL:
         z = _normal_quantiles()
         return np.asarray(mean + np.sqrt(mean) * z + (z**2 - 1.0) / 6.0, dtype=np.float32)  # Cornish and Fisher
     count = np.arange(int(mean + 12.0 * np.sqrt(mean) + 16.0))
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(count[1:]))])
     mass = np.exp(count * np.log(mean) - mean - log_factorial) if mean > 0.0 else (count == 0)
-    return np.searchsorted(np.cumsum(mass), _middles()).astype(np.float32)
+    return np.searchsorted(np.cumsum(mass), _MIDDLES).astype(np.float32)
 
 
 def coarse(table: RankTable, keep: Sequence[int] = ()) -> RankTable:
@@ -179,61 +177,38 @@ def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: in
     apart, and only their number is the same.
     """
     rng = generator(seed)
-    samples, n_classes = coded.samples, len(coded.classes)
-    cells = _ClassCells(coded, threshold)
-    drawn = resample(np.concatenate([cells.right, cells.missed, cells.wrong]), samples.sizes[0], n_replicates, rng)
+    samples, n_classes, kind = coded.samples, len(coded.classes), coded.samples.kind
+    accepted = accepted_at(coded, threshold)
+
+    def cells(label: Ints, chosen: NDArray[np.bool_], n: int = n_classes) -> Counts:
+        return tally(label[chosen], None if samples.weight is None else samples.weight[chosen], n)
+
+    is_wrong = accepted & (kind == WRONG)
+    hits = cells(coded.true, accepted & (kind == CORRECT))
+    missed = cells(coded.true, ~accepted & (kind != UNKNOWN_KIND))
+    guessed = cells(coded.pred, is_wrong)
+    pair = coded.true * n_classes + coded.pred
+    pairs = np.unique(pair[is_wrong])
+    apart = len(pairs) > MOST_CELLS
+    if apart:
+        wrong_true, mistaken = np.arange(n_classes), cells(coded.true, is_wrong)
+    else:
+        wrong_true, mistaken = pairs // n_classes, cells(np.searchsorted(pairs, pair), is_wrong, len(pairs))
+    drawn = resample(np.concatenate([hits, missed, mistaken]), samples.sizes[0], n_replicates, rng)
     right, class_size, wrong = np.split(drawn, [n_classes, 2 * n_classes])
     class_size += right
-    for label, of_pair in zip(cells.wrong_true, wrong, strict=True):
+    for label, of_pair in zip(wrong_true, wrong, strict=True):
         class_size[label] += of_pair
     predicted = right.copy()
-    if cells.wrong_pred is None:
-        guesses = resample(cells.guessed, max(samples.sizes[0] * cells.share_wrong, 1.0), n_replicates, rng)
-        predicted += guesses * (wrong.sum(axis=0) / float(cells.guessed.sum()))
+    if apart:
+        n_wrong = max(samples.sizes[0] * (float(guessed.sum()) / samples.totals[0]), 1.0)
+        predicted += resample(guessed, n_wrong, n_replicates, rng) * (wrong.sum(axis=0) / float(guessed.sum()))
     else:
-        for label, of_pair in zip(cells.wrong_pred, wrong, strict=True):
+        for label, of_pair in zip(pairs % n_classes, wrong, strict=True):
             predicted[label] += of_pair
-    taken = resample(cells.taken, samples.sizes[1], n_replicates, rng)[:-1]
+    by_class = cells(coded.pred, accepted & (kind == UNKNOWN_KIND))
+    of_unknown = np.append(by_class, by_class.dtype.type(samples.totals[1]) - by_class.sum())
+    taken = resample(of_unknown, samples.sizes[1], n_replicates, rng)[:-1]
     predicted += taken
-    return counts_by_class(
-        right.T,
-        predicted.T,
-        class_size.T,
-        taken.sum(axis=0),
-        samples.totals[1],
-        counted=((class_size > 0.0) | (coded.class_size == 0)[:, None]).T,
-    )
-
-
-class _ClassCells:
-    """Samples that the confusion matrix at a threshold does not tell apart."""
-
-    def __init__(self, coded: Coded, threshold: float) -> None:
-        samples, n_classes = coded.samples, len(coded.classes)
-        accepted, kind = accepted_at(coded, threshold), samples.kind
-
-        def cells(label: Ints, chosen: Ints, n: int = n_classes) -> Counts:
-            weight = None if samples.weight is None else samples.weight[chosen]
-            return tally(label, weight, n)
-
-        right, missed, wrong, taken = (
-            np.flatnonzero(which)
-            for which in (
-                accepted & (kind == CORRECT),
-                ~accepted & (kind != UNKNOWN_KIND),
-                accepted & (kind == WRONG),
-                accepted & (kind == UNKNOWN_KIND),
-            )
-        )
-        self.right, self.missed = cells(coded.true[right], right), cells(coded.true[missed], missed)
-        self.guessed = cells(coded.pred[wrong], wrong)
-        pair = coded.true[wrong] * n_classes + coded.pred[wrong]
-        pairs = np.unique(pair)
-        self.wrong_true, self.wrong = np.arange(n_classes), cells(coded.true[wrong], wrong)
-        self.wrong_pred: Ints | None = None  # drawn apart
-        if len(pairs) <= MOST_CELLS:
-            self.wrong_true, self.wrong_pred = pairs // n_classes, pairs % n_classes
-            self.wrong = cells(np.searchsorted(pairs, pair), wrong, len(pairs))
-        self.share_wrong = float(self.guessed.sum()) / samples.totals[0]
-        by_class = cells(coded.pred[taken], taken)
-        self.taken = np.append(by_class, by_class.dtype.type(samples.totals[1]) - by_class.sum())
+    counted = ((class_size > 0.0) | (coded.class_size == 0)[:, None]).T
+    return counts_by_class(right.T, predicted.T, class_size.T, taken.sum(axis=0), samples.totals[1], counted=counted)

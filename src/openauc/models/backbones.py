@@ -217,7 +217,7 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
         ignored=tuple(key for key in tensors if key not in targets),
     )
 
-    def blamed(key: str) -> bool:
+    def matters(key: str) -> bool:
         in_head = key.startswith("head.") or (key in own and not key.startswith("backbone."))
         return not (allow_missing_head and has_head and in_head)
 
@@ -225,7 +225,7 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
     found = {"missing": report.missing, "unexpected": report.unexpected, "of another shape": report.mismatched}
     complaints = []
     for what, keys in found.items():
-        if wrong := [key + shapes.get(key, "") for key in keys if blamed(key)]:
+        if wrong := [key + shapes.get(key, "") for key in keys if matters(key)]:
             complaints.append(f"{len(wrong)} {what} ({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''})")
     if complaints:
         raise ValueError(

@@ -17,14 +17,12 @@ class Generator(nn.Module):
 
     Parameters
     ----------
-    image_size : int
-        Side of the images.
-    noise_dim : int
-        Length of one noise vector.
+    image_size, noise_dim : int
+        Side of the images; length of one noise vector.
     width : int
         Channels of the 4x4 map, 512 as published, halved with each doubling of the side.
     generator : torch.Generator, optional
-        Source of the initial weights; PyTorch's default generator if left out.
+        Source of the initial weights.
 
     Examples
     --------

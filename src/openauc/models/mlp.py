@@ -13,12 +13,10 @@ class MLP(Backbone):
 
     Parameters
     ----------
-    in_features
-        Length d of an embedding.
-    width
-        Hidden units, which are the features the head sees.
+    in_features, width
+        Length d of an embedding; hidden units, which are the features the head sees.
     generator
-        Source of the initial weights; PyTorch's default generator if left out.
+        Source of the initial weights.
 
     Examples
     --------

@@ -128,7 +128,7 @@ class OpenSetData:
 
     @cached_property
     def test(self) -> TestPart:
-        """The test part."""
+        """Test images, known classes first."""
         return self.read_test()
 
     def limited(self, images: int, *, seed: int = 0) -> OpenSetData:
@@ -162,25 +162,21 @@ class Protocol:
     ----------
     known_source, unknown_source
         Names in `SOURCES`, or sources. Unknown images come from the test part of `unknown_source` only.
-    splits
-        The open-set problems; class ids are those of the sources.
+    splits, reference
+        The open-set problems, with class ids of the sources, and where they come from.
     image_size
         Side that models see, and to which images of varying size are resized on decoding.
-    reference
-        Where the splits come from.
     sizes
         Sizes of the full official parts, one per split, or none; a source with more images is refused.
     images_per_class
-        Where there are no sizes, about how many training images a class has; estimates of cost rest on it.
+        Where there are no sizes, about how many training images a class has; estimates of cost use it.
     recipes
         How to train, by name; the papers' ``plain`` and ``plus`` for images of this size if left out.
     default_recipe, because
         Name in `recipes` of the one that every method takes here unless told otherwise, and why; without it each
         method takes the one it was published with.
-    width
-        Channels of the first layer that suit these images; as published if None.
-    backbone
-        Network that suits them; the one of the method's paper if None.
+    width, backbone
+        Channels of the first layer and network that suit these images; as published if None.
 
     Examples
     --------

@@ -78,10 +78,10 @@ class EmbeddingSource:
         features, labels = self._read(part, root)
         if labels.dtype.kind not in "iu":
             number = {name: i for i, name in enumerate(self.class_names(root=root))}
-            unheard = next((label for label in labels.tolist() if label not in number), None)
-            if unheard is not None:
+            strange = next((label for label in labels.tolist() if label not in number), None)
+            if strange is not None:
                 raise ValueError(
-                    f"the {part} part of {self.name} has the label {unheard!r}, the training part has not."
+                    f"the {part} part of {self.name} has the label {strange!r}, which the training part does not have."
                 )
             labels = np.array([number[label] for label in labels.tolist()])
         rows = np.flatnonzero(np.isin(labels, classes))

@@ -112,10 +112,10 @@ def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
     )
 
 
-def _checked_ids(classes: list[Any], said_to_be: str) -> tuple[int, ...]:
+def _checked_ids(classes: list[Any], role: str) -> tuple[int, ...]:
     for given in classes:
         if type(given) is not int:
-            raise TypeError(f"{said_to_be} is {given!r}; classes of a source go by their ids, as 0.")
+            raise TypeError(f"{role} is {given!r}; classes of a source go by their ids, as 0.")
     return tuple(classes)
 
 

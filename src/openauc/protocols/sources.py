@@ -38,7 +38,6 @@ IMAGE_SUFFIXES = _IMAGE_SUFFIXES | _HEIF_SUFFIXES | {".avif", ".tif", ".tiff"}
 """Of image files, whether they can be read here or not."""
 _TEST_FOLDERS = ("test", "validation", "valid", "val")
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
-_DIGITS_SIDE = 8
 
 
 class EncodedImage(NamedTuple):
@@ -255,10 +254,8 @@ class ParquetSource:
 
 
 def _check_shards(files: list[Path]) -> None:
-    shards = [_SHARD.search(file.name) for file in files]
-    numbers = sorted(int(shard[1]) for shard in shards if shard)
-    totals = sorted({int(shard[2]) for shard in shards if shard})
-    if totals != [len(files)] or numbers != list(range(len(files))):
+    shards = sorted((int(shard[1]), int(shard[2])) for file in files if (shard := _SHARD.search(file.name)))
+    if shards != [(number, len(files)) for number in range(len(files))]:
         raise ValueError(
             f"{files[0].parent} holds {', '.join(file.name for file in files)}, which is not one complete "
             "set of shards; fetch the missing ones, or remove what belongs to another version."
@@ -267,7 +264,7 @@ def _check_shards(files: list[Path]) -> None:
 
 @contextmanager
 def _open_parquet(file: Path) -> Iterator[Any]:
-    """An open `ParquetFile`; whatever cannot be read, now or later, is blamed on the file by name."""
+    """An open `ParquetFile`; errors of reading, now or later, name the file."""
     parquet = _optional_import("pyarrow.parquet")
     try:
         with parquet.ParquetFile(file) as opened:
@@ -309,24 +306,20 @@ def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedI
                 raise ValueError(f"{file}, row {row} has no label; give it one or remove the row.")
             contents = batch.column(image_column).field("bytes")
             for row in np.flatnonzero(np.isin(labels, classes)).tolist():
-                content = contents[row].as_py()
+                content, place = contents[row].as_py(), f"{file}, row {start + row}"
                 if content is None:
-                    raise ValueError(
-                        f"{file}, row {start + row} has no image bytes; remove the row or embed the image."
-                    )
+                    raise ValueError(f"{place} has no image bytes; remove the row or embed the image.")
                 yield EncodedImage(file, start + row, content), labels[row].as_py()
             start += batch.num_rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSource:
-    """A folder of images, `path/class_name/*.png`, `.jpg` or alike; a class id is the rank of its folder's name.
+    """A folder of images, `path/class_name/*.png`, `.jpg` and so on; a class id is the rank of its folder's name.
 
     With subfolders `path/train` and `path/test` (or `validation`, `valid`, `val`) these are the two parts.
     Otherwise `test_share` of each class, at least one image, is drawn as test part with `seed`.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name in ("cat", "dog"):
@@ -349,14 +342,14 @@ class FolderSource:
             raise FileNotFoundError(f"{self.path} is not a folder; expected one with a subfolder of images per class.")
 
     def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
-        """Return the sorted names of the class folders, those of either part; `root` plays no role."""
+        """Return the sorted names of the class folders, those of either part; `root` is not used."""
         folders = [child for home in self._homes() for child in home.iterdir() if child.is_dir()]
         return tuple(sorted({folder.name for folder in folders if not folder.name.startswith(".")}))
 
-    def class_ids(self, names: Sequence[str], said_to_be: str = "class") -> tuple[int, ...]:
-        """Return the ids of classes; `said_to_be` is what an error calls one that is not there."""
+    def class_ids(self, names: Sequence[str], role: str = "class") -> tuple[int, ...]:
+        """Return the ids of classes; an error calls a missing one by its `role`."""
         ids = {name: label for label, name in enumerate(self.class_names())}
-        return tuple(ids[check_choice(said_to_be, name, ids)] for name in names)
+        return tuple(ids[check_choice(role, name, ids)] for name in names)
 
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes`, by class id and then file name, decoded lazily."""
@@ -434,18 +427,15 @@ class DigitsSource:
     others, 1,201, are the training part. Nothing is drawn, so the partition is the same for every seed.
     """
 
-    @property
-    def image_size(self) -> int:
-        """The side of every image."""
-        return _DIGITS_SIDE
+    image_size = 8
 
     def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
-        """Return "0" to "9"; `root` plays no role."""
+        """Return "0" to "9"; `root` is not used."""
         return tuple(map(str, range(10)))
 
     def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes` in file order."""
-        if image_size != _DIGITS_SIDE:
+        if image_size != self.image_size:
             raise ValueError(f"the embedded digits are 8 x 8, not {image_size} x {image_size}; use mnist instead.")
         with (
             resources.files("openauc.protocols").joinpath("data/digits.npz").open("rb") as file,

@@ -15,7 +15,6 @@ from openauc.metrics.operating import order_statistic
 from openauc.predictions import Predictions
 from openauc.report.model import MOST_CLASSES, Options, histogram
 from openauc.report.page import render
-from openauc.report.predictions import TEMPLATE as PREDICTIONS
 from openauc.report.predictions import page_of
 from openauc.verdict import judge
 
@@ -59,11 +58,11 @@ def classifier_report(
     if test is not None:
         evaluated, context = _evaluated(classifier, name, *test, rng, n_replicates)
         data |= evaluated
-        context |= {"test_name": test_name, "parent": f"{PREDICTIONS}.html"}
+        context |= {"test_name": test_name, "parent": "predictions.html"}
     return render(
         "classifier",
         data,
-        parts=() if test is None else (PREDICTIONS,),
+        parts=() if test is None else ("predictions",),
         name=name,
         metric=metric,
         classifier=classifier,
@@ -85,14 +84,14 @@ def _evaluated(
     if unknown in (0, len(y_true)):
         lacking = "known class" if unknown else "class the model does not know"
         raise ValueError(f"none of the {len(y_true):,} test samples is of a {lacking}; add some to evaluate it.")
-    thresholds = np.unique(classifier.thresholds_)
     predictions = Predictions.of(y_true, columns["y_pred"], columns["open_score"])
     verdict = judge(*predictions, columns["prediction"], guarantee=guarantee_of(classifier), unknown_label=mark)
+    thresholds = classifier.thresholds_.tolist()
     options = Options(
         seed=seed_of(rng),
         n_replicates=REPLICATES if n_replicates is None else n_replicates,
         unknown_label=mark,
-        thresholds={"threshold in use": float(thresholds[0])} if len(thresholds) == 1 else {},
+        thresholds={"threshold in use": thresholds[0]} if len(set(thresholds)) == 1 else {},
     )
     data, context = page_of({name: predictions}, options, {name: labels.astype(str)})
     return data, {**context, "verdict": verdict}
@@ -130,10 +129,7 @@ def _data(classifier: OpenSetClassifier) -> dict[str, Any]:
 
 
 def _positions(scores: Floats, acceptance: float, in_use: float | None) -> list[tuple[float, float | None]]:
-    """Thresholds of the slider, rising, and the acceptance that each belongs to, if any.
-
-    With few calibration samples, several acceptances have the same threshold: the largest one is kept.
-    """
+    """Thresholds of the slider, rising, and the acceptance that each belongs to: the largest, or None."""
     shares = {*_ACCEPTANCES, *([acceptance] if 0.0 < acceptance < 1.0 else [])}
     found: dict[float, float | None] = {} if in_use is None else {in_use: None}
     for share in sorted(shares):
@@ -162,10 +158,7 @@ def _evidence(rejector: Any) -> dict[str, Any] | None:
 
 
 def _classes(classifier: OpenSetClassifier, threshold: Floats) -> dict[str, Any]:
-    """By predicted class: calibration samples, how many are accepted at each position, and the share accepted in use.
-
-    With many classes, those with the smallest share.
-    """
+    """The predicted classes, or those accepted least, and how many calibration samples each position accepts."""
     scores, predicted = classifier.calibration_scores_, classifier.calibration_classes_
     size = np.bincount(predicted, minlength=len(classifier.classes_))
     accepted = np.bincount(predicted[scores <= classifier.thresholds_[predicted]], minlength=len(size))

@@ -23,14 +23,10 @@ from openauc.metrics.registry import METRICS, Metric
 from openauc.metrics.resampling import resampled_table
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints
 
-LINES = ("macro_f_score", "youden_index", "normalized_accuracy")
-"""Metrics of Figure 1."""
-MOST_CLASSES = 40
-"""Rows of a table of classes."""
-PIXELS = 1000
-"""Width and height of a chart, at most."""
-POSITIONS = 600
-"""Thresholds of the slider."""
+LINES = ("macro_f_score", "youden_index", "normalized_accuracy")  # of Figure 1
+MOST_CLASSES = 40  # in a table
+PIXELS = 1000  # width and height of a chart, at most
+POSITIONS = 600  # of the slider
 _BINS = 60
 _BAND_REPLICATES, _BAND_POINTS = 1000, 101
 
@@ -86,9 +82,6 @@ def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: in
 
     From one column to the next, the shares of known and of unknown samples accepted grow by 2 / ``positions`` in all,
     unless a single threshold makes a larger step.
-
-    >>> slider_columns(np.array([0, 1, 2]), np.array([0, 0, 1]), []).tolist()
-    [0, 1, 2]
     """
     if len(known) <= positions:
         return np.arange(len(known))
@@ -98,11 +91,7 @@ def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: in
 
 
 def thin(x: Floats, y: Floats, *, pixels: int = PIXELS) -> Ints:
-    """Positions of the points that enter another pixel of the unit square, the first and the last point included.
-
-    >>> thin(np.array([0.0, 0.4, 0.4001, 0.9, 1.0]), np.array([0.0, 0.4, 0.4001, 0.9, 1.0])).tolist()
-    [0, 1, 3, 4]
-    """
+    """Positions of the points that enter another pixel of the unit square, the first and the last point included."""
     pixel = np.rint(pixels * np.stack([x, y]))
     keep = np.ones(len(x), dtype=bool)
     keep[1:-1] = (pixel[:, 1:-1] != pixel[:, :-2]).any(axis=0)
@@ -177,18 +166,13 @@ def _scores(ranking: Ranking) -> dict[str, list[float]]:
     """Histogram of the known (right and wrong) and of the unknown samples."""
     scores, kind = ranking.samples.score[ranking.order].astype(np.float64), ranking.kind
     right, unknown = kind == CORRECT, kind == UNKNOWN_KIND
-    sides = {"right": right, "wrong": ~(right | unknown), "unknown": unknown}
-    totals = {"unknown": ranking.samples.n_unknown}
-    return histogram(
-        scores, {name: (scores[side], totals.get(name, ranking.samples.n_known)) for name, side in sides.items()}
-    )
+    n_known, n_unknown = ranking.samples.n_known, ranking.samples.n_unknown
+    sides = {"right": (right, n_known), "wrong": (~(right | unknown), n_known), "unknown": (unknown, n_unknown)}
+    return histogram(scores, {name: (scores[side], total) for name, (side, total) in sides.items()})
 
 
 def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str]) -> dict[str, Any]:
-    """Each known class: size, accuracy, and how many more samples are accepted from one position to the next.
-
-    With many classes, those of the lowest accuracy.
-    """
+    """The known classes, or those of the lowest accuracy, and how many more samples each position accepts."""
     kind, true, pred = ranking.kind, coded.true[ranking.order], coded.pred[ranking.order]
     position = np.searchsorted(columns, ranking.group)  # the first one that accepts a sample
     right = kind == CORRECT

@@ -15,8 +15,7 @@ from markupsafe import Markup
 from openauc.environment import environment
 
 LIBRARIES = ("d3.min.js", "plot.umd.min.js")
-N_COLORS = 12
-"""Accent colours of the style sheet; with more models and methods, they repeat."""
+N_COLORS = 12  # accent colours of the style sheet; with more models and methods, they repeat
 
 
 def render(template: str, data: Mapping[str, Any], /, *, parts: Sequence[str] = (), **context: Any) -> str:
@@ -27,18 +26,15 @@ def render(template: str, data: Mapping[str, Any], /, *, parts: Sequence[str] = 
     """
     scripts = [_asset(file) for file in (*LIBRARIES, "charts.js", *(f"{name}.js" for name in (*parts, template)))]
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
-    return (
-        _templates()
-        .get_template(f"{template}.html")
-        .render(
-            data=data,
-            scripts=[Markup(script) for script in scripts],
-            script_hashes=[base64.b64encode(digest).decode() for digest in digests],
-            style=Markup(_asset("style.css")),
-            licence=Markup(_asset("LICENSE-vendored.txt")),
-            environment=environment(),
-            **context,
-        )
+    page = _templates().get_template(f"{template}.html")
+    return page.render(
+        data=data,
+        scripts=[Markup(script) for script in scripts],
+        script_hashes=[base64.b64encode(digest).decode() for digest in digests],
+        style=Markup(_asset("style.css")),
+        licence=Markup(_asset("LICENSE-vendored.txt")),
+        environment=environment(),
+        **context,
     )
 
 

@@ -21,7 +21,6 @@ from openauc.predictions import Predictions
 from openauc.report.model import Options, model_data
 from openauc.report.page import render
 
-TEMPLATE = "predictions"
 _COMPARED = ("openauc", "partial_openauc", "auroc", "closed_set_accuracy")
 _LABELS = {**{name: metric.label for name, metric in METRICS.items()}, "unknown_tpr": "unknown samples rejected"}
 _SHOWN = {
@@ -77,7 +76,7 @@ def predictions_report(
     replicates = REPLICATES if n_replicates is None else n_replicates
     options = Options(class_names or {}, metrics, level, seed_of(rng), replicates, unknown_label)
     data, context = page_of(models, options, origins or {})
-    return render(TEMPLATE, {**data, "flipped": flipped}, **context, command=command)
+    return render("predictions", {**data, "flipped": flipped}, **context, command=command)
 
 
 class _Shown(NamedTuple):
@@ -131,12 +130,8 @@ def page_of(
                 ranked, tuple(names), compared, None, options.level, options.seed, options.n_replicates
             )
     stories = [model.changes for model in shown]
-    return {"models": drawn, "stories": stories, "flipped": False, "level": options.level}, {
-        **options._asdict(),
-        "models": shown,
-        "comparison": comparison,
-        "obstacle": obstacle,
-    }
+    data = {"models": drawn, "stories": stories, "flipped": False, "level": options.level}
+    return data, {**options._asdict(), "models": shown, "comparison": comparison, "obstacle": obstacle}
 
 
 def _audited(model: RankedSamples) -> tuple[list[Construction], Mapping[str, Any]]:

@@ -181,7 +181,7 @@ def _of(members: Iterable[Scored], column: Column) -> list[Scored]:
 
 
 def _dot(trial: Scored, column: Column, metric: str) -> dict[str, Any] | None:
-    """A trial with a value; what is no finite number is no value."""
+    """A trial with its value, or None where the value is not a finite number."""
     if trial.finished is None:
         return None
     whole = column.group is None

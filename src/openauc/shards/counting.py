@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +50,7 @@ class Counting:
             if shard.has_changed():
                 raise ValueError(f"{shard.path} changed while it was read; start again when nobody writes to it.")
         except (ValueError, TypeError, OSError) as error:
-            reason = str(error)
-            return shard.failed(reason if shard.path in reason else f"{shard.path}: {reason}")
+            return shard.failed(str(error))
         return Outcome(shard, save_all(counts))
 
     def _parts(self, shard: Shard) -> Iterator[tuple[Slice, Predictions]]:
@@ -83,17 +81,16 @@ def check_number(slices: int, plan: Plan) -> None:
 def _by_slice(batch: Batch, predictions: Predictions) -> Iterator[tuple[Slice, Predictions]]:
     if len(predictions.y_true) == 0:
         return
-    varying = [(codes.code, len(codes.names)) for codes in batch.slices if codes.code is not None]
-    if not varying:
-        yield tuple(codes.names[0] for codes in batch.slices), predictions
+    if not batch.slices:
+        yield (), predictions
         return
-    codes, sizes = zip(*varying, strict=True)
-    cell = np.ravel_multi_index(codes, sizes)
+    codes = [np.broadcast_to(column.code, len(predictions.y_true)) for column in batch.slices]
+    cell = np.ravel_multi_index(codes, [len(column.names) for column in batch.slices])
     order = np.argsort(cell, kind="stable")
     start = np.flatnonzero(np.diff(cell[order], prepend=-1))
     parts = zip(*(np.split(column[order], start[1:]) for column in predictions), strict=True)
     for sample, part in zip(order[start].tolist(), parts, strict=True):
-        yield tuple(codes.name(sample) for codes in batch.slices), Predictions(*part)
+        yield tuple(c.names[code[sample]] for c, code in zip(batch.slices, codes, strict=True)), Predictions(*part)
 
 
 class WorkFolder:
@@ -139,19 +136,3 @@ class WorkFolder:
 
 def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:20]
-
-
-class MergeTree:
-    """Accumulators to be merged, of which each weighs more than twice the next: few merges, and few at a time."""
-
-    def __init__(self) -> None:
-        self._parts: list[Accumulator] = []
-
-    def add(self, part: Accumulator) -> None:
-        while self._parts and self._parts[-1].nbytes <= 2 * part.nbytes:
-            part = self._parts.pop().merge(part)
-        self._parts.append(part)
-
-    def total(self) -> Accumulator:
-        """All of them as one; there must be some."""
-        return reduce(Accumulator.merge, reversed(self._parts))

@@ -13,7 +13,7 @@ from openauc.evaluation import Evaluation
 from openauc.executors import Execute, in_process
 from openauc.intervals import REPLICATES, Rng
 from openauc.metrics.registry import METRICS, Metric
-from openauc.shards.counting import Counting, MergeTree, WorkFolder, check_number
+from openauc.shards.counting import Counting, WorkFolder, check_number
 from openauc.shards.paths import Shard
 from openauc.shards.reading import Plan, Slice
 from openauc.streaming import Accumulator
@@ -49,7 +49,7 @@ class ShardedEvaluation:
                 {
                     "slice": dict(zip(self.by, key, strict=True)),
                     **evaluation.to_dict(),
-                    "bounds": _lists(self.slice_bounds.get(key, {})),
+                    "bounds": _lists(self.slice_bounds[key]),
                 }
                 for key, evaluation in self.slices.items()
             ]
@@ -141,7 +141,7 @@ def _count(
             skipped[outcome.shard.path] = outcome.error
         else:
             raise ValueError(
-                f"{_named(outcome.shard, outcome.error)} With skip_bad the other shards are evaluated without it; "
+                f"{outcome.error} With skip_bad the other shards are evaluated without it; "
                 "those that are finished need not be counted again."
             )
         report()
@@ -150,25 +150,22 @@ def _count(
     return skipped
 
 
-def _named(shard: Shard, error: str) -> str:
-    return error if shard.path in error else f"{shard.path}: {error}"
-
-
 def _merge(shards: Sequence[Shard], plan: Plan, folder: WorkFolder) -> tuple[Accumulator, dict[Slice, Accumulator]]:
     """One accumulator of all samples, and one for each slice, in order."""
-    trees: dict[Slice, MergeTree] = {}
+    found: dict[Slice, Accumulator] = {}
     labels: dict[str, Shard] = {}
     for shard in shards:
         for key, part in _counts(shard, plan, folder).items():
             for label in part.classes[:1]:
                 _check_kinds(labels, label, shard)
-            trees.setdefault(key, MergeTree()).add(part)
-        check_number(len(trees), plan)
-    slices = {key: trees[key].total() for key in sorted(trees, key=_in_order)}
-    everything = MergeTree()
-    for part in slices.values() or [plan.accumulator()]:
-        everything.add(part)
-    return everything.total(), slices if plan.by else {}
+            found.setdefault(key, plan.accumulator()).absorb(part)
+        check_number(len(found), plan)
+    if not plan.by:
+        return found.get((), plan.accumulator()), {}
+    total = plan.accumulator()
+    for part in found.values():
+        total.absorb(part)
+    return total, {key: found[key] for key in sorted(found, key=_in_order)}
 
 
 def _counts(shard: Shard, plan: Plan, folder: WorkFolder) -> Mapping[Slice, Accumulator]:
@@ -216,9 +213,9 @@ def _open_bounds(total: Accumulator, metrics: Mapping[str, Metric]) -> dict[str,
     return {name: pair for name, pair in bounds.items() if pair[0] < pair[1]}
 
 
-def _in_order(key: Slice) -> tuple[tuple[int, float, str], ...]:
+def _in_order(key: Slice) -> list[tuple[int, float, str]]:
     """Numbers by their value, then words by the alphabet, then what is missing."""
-    return tuple(_place(text) for text in key)
+    return list(map(_place, key))
 
 
 def _place(text: str | None) -> tuple[int, float, str]:

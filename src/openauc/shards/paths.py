@@ -55,7 +55,7 @@ class Shard(NamedTuple):
 
     def failed(self, error: str, seconds: float = 0.0) -> Outcome:
         """Outcome of a shard that could not be read; executors call it and the two below."""
-        return Outcome(self, None, error)
+        return Outcome(self, None, error if self.path in error else f"{self.path}: {error}")
 
     def on_node(self, scratch: str | None) -> Shard:
         """The same: nodes of a cluster see shards by the same paths."""

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc import _validation as check
-from openauc._columns import Columns, arrow_columns, import_pyarrow, read_columns, suffix_of, unreadable_parquet
+from openauc._columns import (
+    USUAL_NAMES,
+    ColumnNames,
+    Columns,
+    arrow_columns,
+    import_pyarrow,
+    read_columns,
+    suffix_of,
+    unreadable_parquet,
+)
 from openauc._files import PathLike
 from openauc._validation import UNKNOWN, Label
 from openauc.predictions import Predictions
@@ -34,8 +43,8 @@ class Plan:
 
     Parameters
     ----------
-    label_column, pred_column, score_column, lower_is_unknown
-        As ``Predictions.load`` takes them.
+    names
+        Names of the columns.
     unknown_label
         The label of unknown samples.
     by
@@ -46,10 +55,7 @@ class Plan:
         As ``Accumulator`` takes them.
     """
 
-    label_column: str = "y_true"
-    pred_column: str = "y_pred"
-    score_column: str = "open_score"
-    lower_is_unknown: bool = False
+    names: ColumnNames = USUAL_NAMES
     unknown_label: Label = UNKNOWN
     by: tuple[str, ...] = ()
     exact: bool | None = None
@@ -70,30 +76,24 @@ class Plan:
         >>> Plan().needed(["image", "label"])
         ['image', 'label']
         """
-        found = [name for name in names if name in (self.label_column, self.pred_column, self.score_column)]
+        found = [name for name in names if name in self.names[:3]]
         if len(found) < 3:
             found += [_LOGITS] if _LOGITS in names else [name for name in names if name.startswith(_LOGIT_PREFIX)]
-        return found if self.label_column in found and len(found) > 1 else list(names)
+        return found if self.names.label_column in found and len(found) > 1 else list(names)
 
     def predictions(self, columns: Columns, path: PathLike) -> Predictions:
         """The triple of some columns of a file; columns by other names raise ``MissingColumns``."""
-        label, pred = self.label_column, self.pred_column
+        label, pred, *_ = self.names
         if {label, pred} <= set(columns) and columns[label].dtype.kind == "U" != columns[pred].dtype.kind:
             columns = self._same_kind(columns)
-        return Predictions.from_columns(
-            columns,
-            path=path,
-            label_column=label,
-            pred_column=pred,
-            score_column=self.score_column,
-            lower_is_unknown=self.lower_is_unknown,
-        )
+        return Predictions.from_columns(columns, self.names, path=path)
 
     def _same_kind(self, columns: Columns) -> Columns:
         """Of classes 0, 1, 2 and "other" a batch may hold unknown samples alone, which do not show that 0 is a name."""
-        if not check.is_label(columns[self.label_column], self.unknown_label).all():
+        if not check.is_label(columns[self.names.label_column], self.unknown_label).all():
             return columns
-        return {**columns, self.pred_column: check.as_text(check.as_labels("y_pred", columns[self.pred_column]))}
+        pred = self.names.pred_column
+        return {**columns, pred: check.as_text(check.as_labels("y_pred", columns[pred]))}
 
     def accumulator(self) -> Accumulator:
         """An empty one."""
@@ -106,13 +106,10 @@ class Plan:
 
 
 class Codes(NamedTuple):
-    """A column as text: sample i has ``names[code[i]]``; where ``code`` is None, all have the only name."""
+    """A column as text: sample i has ``names[code[i]]``; one code may stand for all."""
 
     names: Sequence[str | None]
-    code: NDArray[np.int64] | None
-
-    def name(self, sample: int) -> str | None:
-        return self.names[0 if self.code is None else int(self.code[sample])]
+    code: NDArray[np.int64]
 
 
 class Batch(NamedTuple):
@@ -149,7 +146,7 @@ def _named(columns: Columns, plan: Plan) -> Columns:
     if not isinstance(plan.unknown_label, str):
         return columns
     found = {name: columns[name] for name in plan.needed(list(columns))}
-    labels = {name: found[name] for name in (plan.label_column, plan.pred_column) if name in found}
+    labels = {name: found[name] for name in plan.names[:2] if name in found}
     return found | {name: check.as_text(part) for name, part in labels.items() if part.dtype.kind == "i"}
 
 
@@ -172,7 +169,7 @@ def _not_one_value(shard: Shard, name: str) -> ValueError:
 def _of_folder(shard: Shard, name: str, columns: Collection[str]) -> Codes:
     if name not in shard.partition:
         raise ValueError(f"{shard.path} has no column {name!r} to slice by; it has {', '.join(map(repr, columns))}.")
-    return Codes([shard.partition[name]], None)
+    return Codes([shard.partition[name]], np.zeros(1, dtype=np.int64))
 
 
 def _parquet(shard: Shard, plan: Plan) -> Iterator[Batch]:
@@ -187,7 +184,7 @@ def _parquet(shard: Shard, plan: Plan) -> Iterator[Batch]:
                     raise _not_one_value(shard, name)
             needed = plan.needed(schema.names)
             # Names are read as numbers of names, which is faster; columns of numbers take no notice.
-            labels = [name for name in (plan.label_column, plan.pred_column) if name in schema.names]
+            labels = [name for name in plan.names[:2] if name in schema.names]
             file = parquet.ParquetFile(
                 source, metadata=footer.metadata, read_dictionary=labels, page_checksum_verification=True
             )

@@ -155,25 +155,28 @@ class Accumulator:
 
     def merge(self, other: Accumulator) -> Accumulator:
         """A new accumulator of the samples of both, the same in whatever order and grouping parts are merged."""
-        if not isinstance(other, Accumulator):
-            raise TypeError(f"cannot merge an Accumulator with {type(other).__name__}; pass another Accumulator.")
-        mine, theirs = self._options(), other._options()
-        if mine != theirs:
-            differ = ", ".join(
-                f"{name}={mine[name]!r} and {theirs[name]!r}" for name in mine if mine[name] != theirs[name]
-            )
-            raise ValueError(f"cannot merge accumulators made with {differ}; make all of them alike.")
-        result = type(self)(**mine)
-        for part in (self, other):
-            if part._classes is not None:
-                result._meet(part._classes, part._classes)
-                assert result._classes is not None
-                rows = part._rows.rows()
-                if self.per_class:
-                    rows = rows.renumbered(np.searchsorted(result._classes, part._classes))
-                result._rows.add(rows)
-                result._numbers = result._numbers + part._numbers
+        result = type(self)(**self._options())
+        result.absorb(self)
+        result.absorb(other)
         return result
+
+    def absorb(self, part: Accumulator) -> None:
+        """Add the samples of another accumulator, which must be made alike."""
+        if not isinstance(part, Accumulator):
+            raise TypeError(f"cannot merge an Accumulator with {type(part).__name__}; pass another Accumulator.")
+        mine, theirs = self._options(), part._options()
+        differ = ", ".join(f"{name}={mine[name]!r} and {theirs[name]!r}" for name in mine if mine[name] != theirs[name])
+        if differ:
+            raise ValueError(f"cannot merge accumulators made with {differ}; make all of them alike.")
+        if part._classes is None:
+            return
+        self._meet(part._classes, part._classes)
+        assert self._classes is not None
+        rows = part._rows.rows()
+        if self.per_class:
+            rows = rows.renumbered(np.searchsorted(self._classes, part._classes))
+        self._rows.add(rows)
+        self._numbers = self._numbers + part._numbers
 
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("exact", "per_class", "resolution", "unknown_label")}

@@ -17,7 +17,7 @@ N_KINDS = 5
 """Wrong, correct and unknown as in the ranking table; then wrong and unknown where the model itself says unknown."""
 
 WRONG_REJECTED, UNKNOWN_REJECTED = 3, 4
-_FEWEST_PENDING = 1 << 20
+_FEWEST_PENDING = 1 << 12
 _FIRST_CELLS, _MOST_CELLS = 1 << 12, 1 << 20  # of a hash table
 _EMPTY_CELL = np.array([0] * N_KINDS + [2**63 - 1, -(2**63), 2**63 - 1], dtype=np.int64)
 _HALF = 32  # bits of a pair for the predicted class
@@ -88,18 +88,12 @@ class Rows(NamedTuple):
     @classmethod
     def united(cls, parts: list[Rows]) -> Rows:
         """All rows in order, equal ones added up."""
-        key: Any
-        what: Any
-        times: Any
-        low: Any
-        high: Any
-        key, what, times, low, high = (
-            None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
-        )
+        columns: list[Any] = [None if c[0] is None else np.concatenate(c) for c in zip(*parts, strict=True)]
+        key, what, times, low, high = columns
         order = _order(key, what)
         key, what, times = key[order], what[order], times[order]
         start = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (what[1:] != what[:-1]))[: len(key)])
-        if low is not None and len(key):
+        if low is not None:
             low, high = np.minimum.reduceat(low[order], start), np.maximum.reduceat(high[order], start)
         if len(start) < len(key):
             key, what, times = key[start], what[start], np.add.reduceat(times, start)
@@ -111,12 +105,10 @@ class Rows(NamedTuple):
         place = np.cumsum(first) - 1
         counts = np.zeros((int(first.sum()), N_KINDS), dtype=np.int64)
         np.add.at(counts, (place, kind), self.times)
-        if self.low is None or self.high is None:
-            return BinCounts(counts, self.key[first], self.key[first]), place
-        start = np.flatnonzero(first)
-        if len(start) == 0:
-            return BinCounts(counts, self.low, self.high), place
-        return BinCounts(counts, np.minimum.reduceat(self.low, start), np.maximum.reduceat(self.high, start)), place
+        start, low, high = np.flatnonzero(first), self.low, self.high
+        if low is None or high is None:
+            low = high = self.key
+        return BinCounts(counts, np.minimum.reduceat(low, start), np.maximum.reduceat(high, start)), place
 
 
 def _order(key: Ints, what: Ints) -> Ints:

@@ -28,7 +28,7 @@ Matrix = tuple[float, float, float, float, float, float]
 
 
 def auto_contrast(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Stretch each channel linearly until its darkest value is 0 and its brightest 255; v has no meaning."""
+    """Stretch each channel linearly until its darkest value is 0 and its brightest 255; v is not used."""
     lowest = images.amin((2, 3), keepdim=True).double()
     highest = images.amax((2, 3), keepdim=True).double()
     # A channel of one value stays as it is. Double precision and the order of the terms decide the last bit;
@@ -40,7 +40,7 @@ def auto_contrast(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
-    """Flatten the histogram of each channel; v has no meaning. Images below 256 pixels stay as they are."""
+    """Flatten the histogram of each channel; v is not used. Images of fewer than 256 pixels are not changed."""
     batch, channels = images.shape[:2]
     values = images.flatten(2).long()
     first_bin = 256 * torch.arange(batch * channels, device=images.device).view(batch, channels, 1)
@@ -335,7 +335,7 @@ def _blend(degenerate: Tensor, values: Tensor, strength: float) -> Tensor:
 
 
 def _to_uint8(values: Tensor) -> Tensor:
-    """Clip to 0..255 and drop the fraction; by way of int16, twice as fast as the direct conversion."""
+    """Clip to 0..255 and drop the fraction. Through int16 this is twice as fast."""
     return values.clamp_(0, 255).short().to(torch.uint8)
 
 

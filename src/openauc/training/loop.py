@@ -97,31 +97,23 @@ def train(
 
     Parameters
     ----------
-    method
-        Changed in place.
-    data
-        Its test part is not touched.
-    recipe
-        Epochs, batch size, rates, augmentation.
+    method, data, recipe
+        The method is changed in place; the test part of the data is not read.
     out
         Folder for ``checkpoint.pt``, ``log.jsonl`` and, in the end, ``model.safetensors``. The same call again goes on
         from the checkpoint; on the CPU the weights are, bit for bit, those of a run that never stopped. SIGINT and
         SIGTERM are then answered by a checkpoint.
     seed
         Seeds the order, the augmentation, and PyTorch's default generator, which dropout draws from.
-    precision
-        Autocast of the forward pass; fp16 needs a GPU.
-    compile
-        Compile the backbone with ``torch.compile``; it stays compiled.
-    channels_last
-        Keep images and convolutions with the channels innermost.
+    precision, compile, channels_last
+        Autocast of the forward pass (fp16 needs a GPU); whether to compile the backbone, which stays compiled; whether
+        images and convolutions have the channels innermost.
     trackers
         Names in ``TRACKERS``, or tracker objects of ``accelerate``.
     checkpoint_every
         Epochs from one checkpoint to the next.
     about
-        JSON-ready description of the run, kept in checkpoint and weights. A checkpoint of another run is
-        refused.
+        JSON-ready description of the run, kept in checkpoint and weights. A checkpoint of another run is refused.
 
     Returns
     -------

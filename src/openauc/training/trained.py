@@ -227,14 +227,12 @@ class SavedRun(Network):
         super().__init__(spec, folder, data_root=data_root, batch_size=batch_size, precision=precision)
         if spec.is_head:
             raise ValueError(f"{folder} holds a head on embeddings and no network; `openauc fit` makes models of them.")
-        for name, option, foreign in (
-            (spec.method, "--method ", "." in spec.method),
-            (str(spec.backbone), "--set backbone=", ":" in str(spec.backbone)),
-        ):
-            if foreign and name not in trusted:
+        asked = {"method": spec.method, "backbone": str(spec.backbone)}
+        options = {"method": f"--method {spec.method}", "backbone": f"--set backbone={spec.backbone}"}
+        for what, sign in (("method", "."), ("backbone", ":")):
+            if sign in asked[what] and asked[what] not in trusted:
                 raise ValueError(
-                    f"{folder} asks for the {option.strip('-= ').removeprefix('set ')} {name!r} from elsewhere; add "
-                    f"{option}{name} if you trust it."
+                    f"{folder} asks for the {what} {asked[what]!r} from elsewhere; add {options[what]} if you trust it."
                 )
         about = read_about(folder / WEIGHTS) or {}
         if "class_names" not in about:

@@ -142,6 +142,15 @@ def test_decisions_are_those_of_the_classifier(classifier: OpenSetClassifier, fd
         decide(classifier, X, fdr=1.0)
 
 
+def test_a_score_that_overflows_is_unknown_as_for_predict(classifier: OpenSetClassifier) -> None:
+    X = np.stack([np.full(8, 3e38), np.tile([3e38, -3e38], 4)]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        columns, expected = decide(classifier, X), classifier.predict(X)
+    assert np.isnan(columns["open_score"]).any()
+    assert columns["prediction"].tolist() == expected.tolist()
+    assert "unknown" in expected
+
+
 def test_the_truth_is_what_evaluate_reads(classifier: OpenSetClassifier) -> None:
     X, y = samples(n_classes=6, seed=1)
     labels = np.array(list("abcdef"))[y]

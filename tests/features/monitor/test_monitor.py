@@ -1,6 +1,7 @@
 """Watching a classifier: false alarms are as rare as stated, changes are found, state survives."""
 
 import json
+import pickle
 import warnings
 from copy import copy
 from functools import cache
@@ -224,6 +225,9 @@ def test_a_state_is_refused_for_another_model_or_if_it_is_none(classifier, tmp_p
         Monitor.load(path, calibrated(50, 0))
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ValueError, match="is not a state of a monitor"):
+        Monitor.load(path, classifier)
+    path.write_bytes(pickle.dumps({}))
+    with pytest.raises(ValueError, match=r"it is not an \.npz file"):
         Monitor.load(path, classifier)
     about = {"format": "openauc monitor", "version": 99}
     np.savez(path, about=np.frombuffer(json.dumps(about).encode(), np.uint8))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.covariance import OAS
 
-from openauc.features import SCORES, make_score
-from openauc.features.scores._arrays import by_rows, top
+from openauc.features import SCORES, Score, make_score
+from openauc.features.scores._arrays import top
 from openauc.features.scores.distance import PER_CLASS, REFERENCES, SHRINKAGE, draw_references, oracle_shrinkage
 from openauc.features.scores.head import linear_head, principal_dimension
 
@@ -257,17 +257,18 @@ def test_neighbours_are_looked_for_with_little_memory(name):
     np.testing.assert_allclose(found[-5:], score(x[-5:], z[-5:]), rtol=1e-4, atol=1e-6)
 
 
-def test_rows_in_parts_are_rows_at_once():
-    x = np.arange(10.0)[:, None]
-    seen = []
+def test_rows_are_scored_in_parts():
+    class Double(Score):
+        def _score(self, xp, x, z):
+            seen.append((len(x), len(z)))
+            return 2 * x[:, 0]
 
-    def double(rows):
-        seen.append(len(rows))
-        return 2 * rows[:, 0]
-
-    np.testing.assert_array_equal(by_rows(double, x, 2**19), 2 * x[:, 0])
-    assert seen == [4, 4, 2]
-    assert by_rows(double, x[:0], 3).shape == (0,)
+    seen, score = [], Double()
+    score.learned = np.empty((2**19, 0))
+    x = np.arange(30.0).reshape(10, 3)
+    np.testing.assert_array_equal(score(x, x), 2 * x[:, 0])
+    assert seen == [(4, 4), (4, 4), (2, 2)]
+    assert score(x[:0], x[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9])

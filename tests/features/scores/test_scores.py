@@ -230,9 +230,11 @@ def test_what_was_learned_is_kept_in_arrays_and_numbers(name, dtype, tmp_path):
     np.testing.assert_array_equal(restored(*queries), score(*queries))
 
 
-def test_the_same_scores_from_onnx(name):
+def test_the_same_scores_from_onnx(name, monkeypatch):
     """Traced as they stand, also inside a network, where the number of columns is not known to the trace."""
     ndx, onnxruntime = pytest.importorskip("ndonnx"), pytest.importorskip("onnxruntime")
+    value_prop = pytest.importorskip("spox._value_prop")  # by numpy, to the same bytes in half the time
+    monkeypatch.setattr(value_prop, "_VALUE_PROP_BACKEND", value_prop.ValuePropBackend.REFERENCE)
     changes = {"counts": (300, 200, 300, 400), "dimensions": 16}
     features, logits, y = clusters(**changes)
     score = make_score(name).fit(features.astype(np.float32), logits.astype(np.float32), y)
@@ -252,7 +254,7 @@ def test_every_score_says_what_it_is_and_where_it_comes_from(name):
 
 
 def test_a_score_without_a_call_is_none():
-    with pytest.raises(NotImplementedError, match=r"Score has no __call__\(features, logits\); define it"):
+    with pytest.raises(NotImplementedError, match=r"Score has no __call__"):
         Score()(np.zeros((1, 1)), np.zeros((1, 2)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openauc.bench.paper import CUB
+from openauc.bench.paper import CUB_METHODS
 from openauc.bench.suites.table2 import TESTED_WITH
 from openauc.bench.trial import Scalar, TrialSpec
 
@@ -19,6 +19,6 @@ def trials(weights: str = WEIGHTS, seeds: int = 1) -> list[TrialSpec]:
     return [
         TrialSpec.of("cub", 0, method, weights=weights, method_args=METHOD_ARGS.get(method, {}), seed=seed, score=score)
         for seed in range(seeds)
-        for method in CUB
+        for method in CUB_METHODS
         for score in (TESTED_WITH if method in METHOD_ARGS else (None,))
     ]

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._validation import check_choice
-from openauc.features.scores.base import Array, Floats
+from openauc.features.scores._arrays import Array
+from openauc.features.scores.base import Floats
 
 SCALINGS = ("auto", "embedding", "columns")
 LENGTH = 10.0

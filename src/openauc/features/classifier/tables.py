@@ -342,7 +342,7 @@ def decide(classifier: OpenSetClassifier, X: NDArray[Any], *, fdr: float | None 
     score, place = classifier._decide(X)  # once: it is the slow part
     p_value = np.asarray(classifier.calibration_.p_value(score, place))
     if fdr is None:
-        unknown = score > classifier.thresholds_[place]
+        unknown = ~(score <= classifier.thresholds_[place])  # NaN, of features near the largest float, is unknown
     else:
         unknown = benjamini_hochberg(p_value, check_fraction("fdr", fdr, one=False))
     y_pred = _plain(classifier.classes_[place])

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -331,6 +332,8 @@ class Monitor:
         with open(path, "rb") as file:
             content = io.BytesIO(file.read())
         try:
+            if not zipfile.is_zipfile(content):  # numpy would advise to load it as a pickle
+                raise ValueError("it is not an .npz file")
             with np.load(content, allow_pickle=False) as stored:
                 arrays = dict(stored)
             about = parse_json(arrays["about"].tobytes())

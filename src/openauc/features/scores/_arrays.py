@@ -5,15 +5,12 @@ One of them is ndonnx, which records the operations on its arrays: a score of su
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from openauc.features.scores.base import Array
-
-CHUNK = 2**21
-"""Entries of the largest array that :func:`by_rows` makes: 16 MB in float64, a few of which exist at a time."""
+Array: TypeAlias = Any
+"""Of numpy, or of another library of the array API standard, whose functions ``__array_namespace__`` gives."""
 
 
 def as_array(values: Any) -> Array:
@@ -46,6 +43,20 @@ def product(x: Array, fitted: Any) -> Array:
     """``x @ fitted``, multiplied in the precision of ``x`` and returned in float64."""
     xp = x.__array_namespace__()
     return xp.astype(xp.matmul(x, like(x, fitted)), xp.float64, copy=False)
+
+
+def log_sum_exp(z: Array) -> Array:
+    """(n, 1) logarithms of the sums of exponentials of (n, C) numbers."""
+    xp = z.__array_namespace__()
+    largest = xp.max(z, axis=1, keepdims=True)
+    return largest + xp.log(xp.sum(xp.exp(z - largest), axis=1, keepdims=True))
+
+
+def log_softmax(z: Array) -> Array:
+    """(n, C) logarithms of probabilities."""
+    xp = z.__array_namespace__()
+    shifted = z - xp.max(z, axis=1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=1, keepdims=True))
 
 
 def top(values: Array, count: int) -> Array:
@@ -81,12 +92,3 @@ def unit_length(x: Array) -> Array:
     """Rows scaled to length 1; a row of zeros stays as it is."""
     xp = x.__array_namespace__()
     return x / xp.astype(nonzero(lengths(x)), x.dtype, copy=False)
-
-
-def by_rows(function: Callable[[Array], Array], features: Any, columns: int) -> Array:
-    """``function(features)``, computed in chunks of rows, as it makes an array with ``columns`` numbers a row."""
-    x = as_array(features)
-    if x.__array_namespace__() is not np:
-        return function(x)
-    step = max(1, CHUNK // max(columns, x.shape[1], 1))
-    return np.concatenate([function(x[start : start + step]) for start in range(0, max(len(x), 1), step)])

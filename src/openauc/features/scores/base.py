@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from openauc.features.scores._arrays import Array, ready, wide
+
 Floats = NDArray[np.float64]
 Real = NDArray[np.floating]
-Array: TypeAlias = Any
-"""Of numpy, or of another library of the array API standard, whose functions ``__array_namespace__`` gives."""
+Labels = NDArray[Any]
+CHUNK = 2**21
+"""Entries of the largest array that a call makes: 16 MB in float64, a few of which exist at a time."""
 
 HEAD_NAMES = ("logistic", "class_mean", "mlp")
 """Names of our heads, the classifiers on embeddings (:mod:`openauc.features.classifier.heads`)."""
@@ -21,9 +24,9 @@ REJECTORS = ("learned", "average", "selected")
 class Score:
     """Base class of scores; a subclass writes ``__call__`` and, if it learns from training samples, ``fit``.
 
-    A score keeps what it learns, arrays and numbers, as its attributes: save ``vars(score)``, and
-    ``vars(make_score(name)).update(saved)`` restores it. A call takes arrays of numpy or of any library of the array
-    API standard, and returns an array of the same library.
+    Or it writes ``_score`` and ``_learn``, which get prepared arrays. A score keeps what it learns, arrays and numbers,
+    as its attributes: save ``vars(score)``, and ``vars(make_score(name)).update(saved)`` restores it. A call takes
+    arrays of numpy or of any library of the array API standard, and returns an array of the same library.
     """
 
     fits: ClassVar[bool] = False
@@ -40,8 +43,28 @@ class Score:
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
         """Learn from training samples of the known classes 0..C-1; return the score itself."""
+        if self.fits:
+            self._learn(ready(features)[1], wide(logits)[1], np.asarray(y))
         return self
 
     def __call__(self, features: Any, logits: Any) -> Array:
         """(n,) scores of n samples with features (n, d) and logits (n, C)."""
+        if self.looks_at == "logits":
+            xp, z = wide(logits)
+            return self._score(xp, None, z)
+        xp, x = ready(features)
+        z = None if self.looks_at == "features" else wide(logits)[1]
+        if xp is not np:
+            return self._score(xp, x, z)
+        learned = [array for array in vars(self).values() if isinstance(array, np.ndarray)]
+        step = max(1, CHUNK // max(1, x.shape[1], *map(len, learned)))
+        rows = [slice(start, start + step) for start in range(0, max(len(x), 1), step)]
+        return np.concatenate([self._score(np, x[part], None if z is None else z[part]) for part in rows])
+
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
+        """Keep what :meth:`_score` needs of training samples."""
+        raise NotImplementedError(f"{type(self).__name__} has no fit(features, logits, y); define it.")
+
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
+        """(n,) scores by the library ``xp``: of features in float32 or float64, and of logits in float64."""
         raise NotImplementedError(f"{type(self).__name__} has no __call__(features, logits); define it.")

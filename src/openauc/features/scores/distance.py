@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc.features.scores._arrays import by_rows, lengths, like, product, ready, squared_lengths, unit_length, wide
-from openauc.features.scores.base import Array, Floats, Real, Score
+from openauc.features.scores._arrays import Array, lengths, like, product, squared_lengths, unit_length, wide
+from openauc.features.scores.base import Floats, Labels, Real, Score
 
 REFERENCES, PER_CLASS = 1024, 8
 """A new sample is compared with at most so many training samples; with more if a class would have fewer than 8."""
@@ -20,21 +20,7 @@ ROUNDING = 1e-12
 """Relative rounding error of the mean of equal numbers, at most."""
 
 
-class DistanceScore(Score):
-    """A score of features alone that learns; a subclass writes ``fit`` and ``_distance``."""
-
-    fits = True
-    looks_at = "features"
-
-    def __call__(self, features: Any, logits: Any) -> Array:
-        return by_rows(self._distance, features, max(len(learned) for learned in vars(self).values()))
-
-    def _distance(self, rows: Array) -> Array:
-        """(n,) scores of n rows of features."""
-        raise NotImplementedError(f"{type(self).__name__} has no _distance(rows); define it.")
-
-
-class NearestNeighbour(DistanceScore):
+class NearestNeighbour(Score):
     r"""Cosine distance to the nearest training sample, :math:`1 - \max_i \cos(x, x_i)`.
 
     A sample is compared with at most ``REFERENCES`` training samples, drawn with a fixed seed, equally many of each
@@ -46,19 +32,18 @@ class NearestNeighbour(DistanceScore):
     [0.0, 1.0, 1.6]
     """
 
+    fits = True
+    looks_at = "features"
     formula = "1 - cos(x, nearest training sample)"
     source = "Sun et al. (2022)"
     k: ClassVar[int] = 1
     """Distance to the k-th nearest sample; to the farthest if there are fewer."""
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the (r, d) references at unit length."""
-        _, x = ready(features)
         self.references = unit_length(x[draw_references(y)])
-        return self
 
-    def _distance(self, rows: Array) -> Array:
-        xp, x = ready(rows)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         x, references = unit_length(x), like(x, self.references)
         similarity = xp.matmul(x, xp.matrix_transpose(references))
         count = len(self.references)
@@ -78,9 +63,8 @@ class NearestNeighbour(DistanceScore):
 class TenthNeighbour(NearestNeighbour):
     r"""Cosine distance to the tenth nearest training sample, :math:`1 - \cos(x, x_{(10)})`.
 
-    >>> x = np.array([[1.0, 0.0], [0.0, 2.0]])
-    >>> score = TenthNeighbour().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[3.0, 0.0]]), np.zeros((1, 2))).tolist()  # of two samples, the second is the farthest
+    >>> x = np.eye(2)
+    >>> TenthNeighbour().fit(x, x, [0, 1])(x[:1], x[:1]).tolist()  # of two samples, the second is the farthest
     [1.0]
     """
 
@@ -91,9 +75,8 @@ class TenthNeighbour(NearestNeighbour):
 class FiftiethNeighbour(NearestNeighbour):
     r"""Cosine distance to the fiftieth nearest training sample, :math:`1 - \cos(x, x_{(50)})`.
 
-    >>> x = np.array([[1.0, 0.0], [0.0, 2.0]])
-    >>> score = FiftiethNeighbour().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[3.0, 0.0]]), np.zeros((1, 2))).tolist()
+    >>> x = np.eye(2)
+    >>> FiftiethNeighbour().fit(x, x, [0, 1])(x[:1], x[:1]).tolist()
     [1.0]
     """
 
@@ -101,7 +84,7 @@ class FiftiethNeighbour(NearestNeighbour):
     k = 50
 
 
-class Distance(DistanceScore):
+class Distance(Score):
     r"""Distance to the nearest training sample over its class's spread, :math:`\min_i \lVert x - x_i \rVert / s_i`.
 
     The spread is the root mean square distance of a class's samples from their mean, shrunk toward that of all classes.
@@ -113,19 +96,18 @@ class Distance(DistanceScore):
     [1.4142, 0.0]
     """
 
+    fits = True
+    looks_at = "features"
     formula = "||x - nearest training sample|| / spread of its class"
     source = "Ramaswamy et al. (2000), without the spread"
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the mean, the (r, d) references minus the mean, and the spread of the class of each reference."""
-        _, x = ready(features)
         rows = draw_references(y)
         self.mean = mean_of(x)
         self.references, self.spread = x[rows] - self.mean, class_spreads(x, y)[rows].astype(x.dtype)
-        return self
 
-    def _distance(self, rows: Array) -> Array:
-        xp, x = ready(rows)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         x = x - like(x, self.mean)
         references, spread = like(x, self.references), wide(xp.asarray(self.spread))[1]
         cross = xp.astype(xp.matmul(x, xp.matrix_transpose(references)), xp.float64)
@@ -136,31 +118,29 @@ class Distance(DistanceScore):
         return lengths(difference)[:, 0] / xp.take(spread, nearest, axis=0)
 
 
-class ClassMean(DistanceScore):
+class ClassMean(Score):
     r"""Distance to the nearest class mean, :math:`\min_c \lVert x - \mu_c \rVert`.
 
     >>> x = np.array([[0.0, 0.0], [2.0, 0.0], [10.0, 0.0]])
-    >>> score = ClassMean().fit(x, x, np.array([0, 0, 1]))
-    >>> score(np.array([[1.0, 3.0], [10.0, 0.0]]), x[:2]).tolist()
+    >>> ClassMean().fit(x, x, [0, 0, 1])([[1.0, 3.0], [10.0, 0.0]], x[:2]).tolist()
     [3.0, 0.0]
     """
 
+    fits = True
+    looks_at = "features"
     formula = "min_c ||x - mean_c||"
     source = "Mensink et al. (2013)"
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the mean of all samples, and the (C, d) class means minus that mean."""
-        _, x = ready(features)
         self.mean = mean_of(x)
         self.centres, _ = class_means(x - self.mean, y)
-        return self
 
-    def _distance(self, rows: Array) -> Array:
-        xp, x = ready(rows)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         return xp.sqrt(xp.min(squared_distances(x - like(x, self.mean), self.centres), axis=1))
 
 
-class Mahalanobis(DistanceScore):
+class Mahalanobis(Score):
     r"""Squared distance to the nearest class mean in the metric of the shared covariance, :math:`\min_c d_c^2`.
 
     The covariance S of the deviations from the class means is shrunk, :math:`(1 - s)\,S + s\,\bar\lambda I` with its
@@ -168,26 +148,26 @@ class Mahalanobis(DistanceScore):
     at least 0.01, so that constant features do no harm and distances do not depend on the number of samples.
 
     >>> x = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> score = Mahalanobis().fit(x, x, np.array([0, 0, 1, 1]))
-    >>> score(np.array([[1.0], [2.0]]), x[:2]).tolist()
+    >>> Mahalanobis().fit(x, x, [0, 0, 1, 1])([[1.0], [2.0]], x[:2]).tolist()
     [0.0, 1.0]
     """
 
+    fits = True
+    looks_at = "features"
     formula = "min_c d_c^2, d_c^2 = (x - mean_c) S^-1 (x - mean_c)"
     source = "Lee et al. (2018)"
     pooled = True
     unit: ClassVar[bool] = False
     """Whether features are scaled to unit length first."""
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the mean of all samples, a (d, d) inverse root of the covariance, and the whitened class means."""
-        x = self._prepared(features)
+        x = unit_length(x) if self.unit else x
         self.mean = mean_of(x)
         centred = x - self.mean
         means, members = class_means(centred, y)
         self._fit_roots(centred, centred - means[members], len(x) - len(means))
         self.centres = means @ self.root
-        return self
 
     def _fit_roots(self, centred: Real, deviations: Real, freedom: int) -> Floats:
         """Keep the inverse root of the shrunk covariance; return that covariance."""
@@ -195,22 +175,17 @@ class Mahalanobis(DistanceScore):
         self.root = inverse_root(shrunk).astype(centred.dtype, order="C")
         return shrunk
 
-    def _distance(self, rows: Array) -> Array:
-        x = self._prepared(rows)
-        squares = squared_distances(product(x - like(x, self.mean), self.root), self.centres)
-        return x.__array_namespace__().min(squares, axis=1)
-
-    def _prepared(self, features: Any) -> Array:
-        _, x = ready(features)
-        return unit_length(x) if self.unit else x
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
+        x = unit_length(x) if self.unit else x
+        return xp.min(squared_distances(product(x - like(x, self.mean), self.root), self.centres), axis=1)
 
 
 class MahalanobisPlusPlus(Mahalanobis):
     r"""Mahalanobis distance of features of unit length, :math:`\min_c d_c^2` of :math:`x / \lVert x \rVert`.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 3.0]])
-    >>> score = MahalanobisPlusPlus().fit(x, x, np.array([0, 1]))  # no class varies: plain distances
-    >>> [round(value, 3) for value in score(np.array([[5.0, 0.0], [-5.0, 0.0]]), x).tolist()]
+    >>> score = MahalanobisPlusPlus().fit(x, x, [0, 1])  # no class varies: plain distances
+    >>> [round(value, 3) for value in score([[5.0, 0.0], [-5.0, 0.0]], x).tolist()]
     [0.0, 2.0]
     """
 
@@ -223,8 +198,7 @@ class RelativeMahalanobis(Mahalanobis):
     r"""Mahalanobis distance minus that to one Gaussian of all training samples, :math:`\min_c d_c^2 - d_0^2`.
 
     >>> x = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> score = RelativeMahalanobis().fit(x, x, np.array([0, 0, 1, 1]))
-    >>> [round(value, 3) for value in score(np.array([[1.0], [6.0]]), x[:2]).tolist()]
+    >>> RelativeMahalanobis().fit(x, x, [0, 0, 1, 1])([[1.0], [6.0]], x[:2]).round(3).tolist()
     [-0.962, 25.0]
     """
 
@@ -239,18 +213,17 @@ class RelativeMahalanobis(Mahalanobis):
         self.whole_root = inverse_root(whole).astype(centred.dtype, order="C")
         return whole
 
-    def _distance(self, rows: Array) -> Array:
-        x = self._prepared(rows)
-        whitened = product(x - like(x, self.mean), self.whole_root)
-        return super()._distance(rows) - squared_lengths(whitened)[:, 0]
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
+        unit = unit_length(x) if self.unit else x
+        whitened = product(unit - like(x, self.mean), self.whole_root)
+        return super()._score(xp, x, z) - squared_lengths(whitened)[:, 0]
 
 
 class RelativeMahalanobisPlusPlus(RelativeMahalanobis):
     r"""Relative Mahalanobis distance of features of unit length, :math:`d_c^2 - d_0^2` of :math:`x / \lVert x \rVert`.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 3.0]])
-    >>> score = RelativeMahalanobisPlusPlus().fit(x, x, np.array([0, 1]))
-    >>> score(np.array([[5.0, 0.0]]), x[:1]).round(3).tolist()
+    >>> RelativeMahalanobisPlusPlus().fit(x, x, [0, 1])([[5.0, 0.0]], x[:1]).round(3).tolist()
     [-0.333]
     """
 
@@ -271,8 +244,7 @@ class Norm(Score):
     formula = "-||x||"
     source = "Dhamija et al. (2018), Park et al. (2023)"
 
-    def __call__(self, features: Any, logits: Any) -> Array:
-        _, x = ready(features)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         return -lengths(x)[:, 0]
 
 

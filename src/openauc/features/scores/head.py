@@ -6,15 +6,14 @@ by least squares. Of a head that is not linear they get the best linear approxim
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openauc.features.scores._arrays import by_rows, lengths, like, nonzero, product, ready, top, unit_length, wide
-from openauc.features.scores.base import Array, Floats, Score
+from openauc.features.scores._arrays import Array, lengths, like, log_sum_exp, nonzero, product, top, unit_length
+from openauc.features.scores.base import Floats, Labels, Real, Score
 from openauc.features.scores.distance import ROUNDING, draw_references, mean_of
-from openauc.features.scores.logit import log_sum_exp
 
 NEGLIGIBLE = 1e-12
 """An eigenvalue, or squared length, below this share of the largest counts as zero."""
@@ -45,10 +44,8 @@ class ViM(Score):
     formula = "alpha ||residual of x|| - log sum exp z"
     source = "Wang et al. (2022)"
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the origin (d,), the (d, m) basis of the residual, and the factor alpha."""
-        _, x = ready(features)
-        _, z = wide(logits)
         weights, bias = linear_head(x, z)
         self.origin = (-np.linalg.pinv(weights.T, rcond=np.sqrt(NEGLIGIBLE)) @ bias).astype(x.dtype)
         shifted = x - self.origin
@@ -61,14 +58,11 @@ class ViM(Score):
         # The mean is negative where logits are minus distances, but a larger residual is never more known.
         level = abs(float(z.max(1).mean()))
         self.alpha = level / size if size > 0 else 0.0
-        return self
 
-    def __call__(self, features: Any, logits: Any) -> Array:
-        _, z = wide(logits)
-        return self.alpha * by_rows(self._outside, features, self.residual.shape[1]) - log_sum_exp(z)[:, 0]
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
+        return self.alpha * self._outside(x) - log_sum_exp(z)[:, 0]
 
-    def _outside(self, rows: Array) -> Array:
-        _, x = ready(rows)
+    def _outside(self, x: Array) -> Array:
         return lengths(product(x - like(x, self.origin), self.residual))[:, 0]
 
 
@@ -92,22 +86,14 @@ class NNGuide(Score):
     source = "Park et al. (2023)"
     k: ClassVar[int] = 10
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the (r, d) references, scaled to the length of their confidence."""
         rows = draw_references(y)
-        _, x = ready(features)
-        _, z = wide(logits)
         self.references = (unit_length(x[rows]) * log_sum_exp(z[rows])).astype(x.dtype)
-        return self
 
-    def __call__(self, features: Any, logits: Any) -> Array:
-        _, z = wide(logits)
-        return -log_sum_exp(z)[:, 0] * by_rows(self._guidance, features, len(self.references))
-
-    def _guidance(self, rows: Array) -> Array:
-        xp, x = ready(rows)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         weighted = xp.matmul(unit_length(x), like(x, self.references.T))
-        return xp.mean(xp.astype(top(weighted, self.k), xp.float64), axis=1)
+        return -log_sum_exp(z)[:, 0] * xp.mean(xp.astype(top(weighted, self.k), xp.float64), axis=1)
 
 
 class FDBD(Score):
@@ -128,20 +114,16 @@ class FDBD(Score):
     formula = "-mean_c (z_max - z_c) / ||w_max - w_c|| / ||x - mean||"
     source = "Liu and Qin (2024)"
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the mean (d,), and the (C, C) inverse distances between the weights of two classes."""
-        _, x = ready(features)
-        weights, _ = linear_head(x, logits)
+        weights, _ = linear_head(x, z)
         self.mean = mean_of(x)
         squares = (weights**2).sum(0)
         gaps = squares[:, None] + squares - 2 * weights.T @ weights
         apart = gaps > NEGLIGIBLE * squares.max(initial=0.0)
         self.inverse_gaps = np.where(apart, 1 / np.sqrt(np.where(apart, gaps, 1.0)), 0.0).astype(x.dtype)
-        return self
 
-    def __call__(self, features: Any, logits: Any) -> Array:
-        _, x = ready(features)
-        xp, z = wide(logits)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         inverse_gaps = xp.take(like(z, self.inverse_gaps), xp.argmax(z, axis=1), axis=0)  # (n, C)
         lead = xp.max(z, axis=1, keepdims=True) - z
         boundary = xp.sum(lead * inverse_gaps, axis=1) / max(len(self.inverse_gaps) - 1, 1)
@@ -169,17 +151,13 @@ class ReAct(Score):
     source = "Sun et al. (2021)"
     percentile: ClassVar[float] = 90.0
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the threshold, and the weights (d, C)."""
-        _, x = ready(features)
-        weights, _ = linear_head(x, logits)
+        weights, _ = linear_head(x, z)
         self.threshold = float(np.percentile(x, self.percentile))
         self.weights = weights.astype(x.dtype)
-        return self
 
-    def __call__(self, features: Any, logits: Any) -> Array:
-        xp, x = ready(features)
-        _, z = wide(logits)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         excess = xp.maximum(x - self.threshold, 0.0)
         return -log_sum_exp(z - product(excess, self.weights))[:, 0]
 
@@ -203,16 +181,12 @@ class Scale(Score):
     source = "Xu et al. (2024)"
     percentile: ClassVar[float] = 85.0
 
-    def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
+    def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the bias of the head, (C,), and the number of activations."""
-        _, x = ready(features)
-        self.bias = linear_head(x, logits)[1].astype(x.dtype)
+        self.bias = linear_head(x, z)[1].astype(x.dtype)
         self.dimension = x.shape[1]
-        return self
 
-    def __call__(self, features: Any, logits: Any) -> Array:
-        _, x = ready(features)
-        xp, z = wide(logits)
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         bias = like(z, self.bias)
         count = max(1, self.dimension - round(self.dimension * self.percentile / 100))
         whole = xp.sum(x, axis=1, keepdims=True, dtype=xp.float64)

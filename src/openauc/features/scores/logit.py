@@ -4,95 +4,88 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from openauc.features.scores._arrays import top, wide
-from openauc.features.scores.base import Array, Score
+from openauc.features.scores._arrays import Array, log_softmax, log_sum_exp, top
+from openauc.features.scores.base import Score
 
 
-class LogitScore(Score):
-    """A score of logits alone; a subclass writes ``_score``, which takes them in float64."""
-
-    looks_at = "logits"
-
-    def __call__(self, features: Any, logits: Any) -> Array:
-        return self._score(*wide(logits))
-
-    def _score(self, xp: Any, z: Array) -> Array:
-        raise NotImplementedError(f"{type(self).__name__} has no _score(xp, z); define it.")
-
-
-class MaxLogit(LogitScore):
+class MaxLogit(Score):
     r"""Minus the largest logit, :math:`-\max_c z_c`.
 
     >>> MaxLogit()([[]], [[1.0, 3.0]]).tolist()
     [-3.0]
     """
 
+    looks_at = "logits"
     formula = "-max z"
     source = "Vaze et al. (2022), Hendrycks et al. (2022)"
 
-    def _score(self, xp: Any, z: Array) -> Array:
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         return -xp.max(z, axis=1)
 
 
-class MaxProbability(LogitScore):
+class MaxProbability(Score):
     r"""Minus the largest softmax probability, :math:`-\max_c p_c`.
 
     >>> MaxProbability()([[]], [[0.0, 0.0]]).tolist()
     [-0.5]
     """
 
+    looks_at = "logits"
     formula = "-max p"
     source = "Hendrycks and Gimpel (2017)"
 
-    def _score(self, xp: Any, z: Array) -> Array:
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         return -xp.max(xp.exp(log_softmax(z)), axis=1)
 
 
-class Energy(LogitScore):
+class Energy(Score):
     r"""Free energy at temperature 1, :math:`-\log \sum_c e^{z_c}`.
 
     >>> round(float(Energy()([[]], [[0.0, 0.0]])[0]), 4)
     -0.6931
     """
 
+    looks_at = "logits"
     formula = "-log sum exp z"
     source = "Liu et al. (2020)"
 
-    def _score(self, xp: Any, z: Array) -> Array:
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         return -log_sum_exp(z)[:, 0]
 
 
-class Entropy(LogitScore):
+class Entropy(Score):
     r"""Entropy of the softmax in nats, :math:`-\sum_c p_c \log p_c`.
 
     >>> round(float(Entropy()([[]], [[0.0, 0.0]])[0]), 4)
     0.6931
     """
 
+    looks_at = "logits"
     formula = "-sum p log p"
     source = "Shannon (1948)"
 
-    def _score(self, xp: Any, z: Array) -> Array:
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         log_probability = log_softmax(z)
         return -xp.sum(xp.exp(log_probability) * log_probability, axis=1)
 
 
-class Margin(LogitScore):
+class Margin(Score):
     r"""Second largest minus largest logit, :math:`z_{(2)} - z_{(1)}`.
 
     >>> Margin()([[]], [[1.0, 3.0, 2.5]]).tolist()
     [-0.5]
     """
 
+    looks_at = "logits"
     formula = "z_(2) - z_(1), the two largest"
     source = "Scheffer et al. (2001)"
 
-    def _score(self, xp: Any, z: Array) -> Array:
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         largest = top(z, 2)
         return xp.min(largest, axis=1) - xp.max(largest, axis=1)
 
 
-class GEN(LogitScore):
+class GEN(Score):
     r"""Generalised entropy of the softmax, :math:`\sum_c p_c^\gamma (1 - p_c)^\gamma` over the ``classes`` largest.
 
     With :math:`\gamma` = 0.1, small probabilities count for nearly as much as large ones.
@@ -101,29 +94,16 @@ class GEN(LogitScore):
     1.7411
     """
 
+    looks_at = "logits"
     formula = "sum p^0.1 (1 - p)^0.1, the 100 largest"
     source = "Liu et al. (2023)"
     gamma: ClassVar[float] = 0.1
     classes: ClassVar[int] = 100
 
-    def _score(self, xp: Any, z: Array) -> Array:
+    def _score(self, xp: Any, x: Array, z: Array) -> Array:
         probability = xp.exp(log_softmax(z))
         # If p is near 1, 1 - p is a rounding error, which the power magnifies: sum the others instead.
         others = xp.sum(xp.where(probability > 0.5, xp.zeros_like(z), probability), axis=1, keepdims=True)
         probability = top(probability, self.classes)
         rest = xp.where(probability > 0.5, others, 1 - probability)
         return xp.sum(xp.pow(probability * rest, self.gamma), axis=1)
-
-
-def log_sum_exp(z: Array) -> Array:
-    """(n, 1) logarithms of the sums of exponentials of (n, C) numbers."""
-    xp = z.__array_namespace__()
-    largest = xp.max(z, axis=1, keepdims=True)
-    return largest + xp.log(xp.sum(xp.exp(z - largest), axis=1, keepdims=True))
-
-
-def log_softmax(z: Array) -> Array:
-    """(n, C) logarithms of probabilities."""
-    xp = z.__array_namespace__()
-    shifted = z - xp.max(z, axis=1, keepdims=True)
-    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=1, keepdims=True))

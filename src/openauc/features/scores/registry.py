@@ -8,44 +8,31 @@ everything else is float64.
 from __future__ import annotations
 
 from openauc._validation import check_choice
+from openauc.features.scores import distance, head, logit
 from openauc.features.scores.base import Score
-from openauc.features.scores.distance import (
-    ClassMean,
-    Distance,
-    FiftiethNeighbour,
-    Mahalanobis,
-    MahalanobisPlusPlus,
-    NearestNeighbour,
-    Norm,
-    RelativeMahalanobis,
-    RelativeMahalanobisPlusPlus,
-    TenthNeighbour,
-)
-from openauc.features.scores.head import FDBD, NNGuide, ReAct, Scale, ViM
-from openauc.features.scores.logit import GEN, Energy, Entropy, Margin, MaxLogit, MaxProbability
 
 SCORES: dict[str, type[Score]] = {
-    "max_logit": MaxLogit,
-    "max_probability": MaxProbability,
-    "energy": Energy,
-    "entropy": Entropy,
-    "margin": Margin,
-    "gen": GEN,
-    "knn": NearestNeighbour,
-    "knn_10": TenthNeighbour,
-    "knn_50": FiftiethNeighbour,
-    "distance": Distance,
-    "class_mean": ClassMean,
-    "mahalanobis": Mahalanobis,
-    "mahalanobis_pp": MahalanobisPlusPlus,
-    "relative_mahalanobis": RelativeMahalanobis,
-    "relative_mahalanobis_pp": RelativeMahalanobisPlusPlus,
-    "vim": ViM,
-    "nnguide": NNGuide,
-    "fdbd": FDBD,
-    "norm": Norm,
-    "react": ReAct,
-    "scale": Scale,
+    "max_logit": logit.MaxLogit,
+    "max_probability": logit.MaxProbability,
+    "energy": logit.Energy,
+    "entropy": logit.Entropy,
+    "margin": logit.Margin,
+    "gen": logit.GEN,
+    "knn": distance.NearestNeighbour,
+    "knn_10": distance.TenthNeighbour,
+    "knn_50": distance.FiftiethNeighbour,
+    "distance": distance.Distance,
+    "class_mean": distance.ClassMean,
+    "mahalanobis": distance.Mahalanobis,
+    "mahalanobis_pp": distance.MahalanobisPlusPlus,
+    "relative_mahalanobis": distance.RelativeMahalanobis,
+    "relative_mahalanobis_pp": distance.RelativeMahalanobisPlusPlus,
+    "vim": head.ViM,
+    "nnguide": head.NNGuide,
+    "fdbd": head.FDBD,
+    "norm": distance.Norm,
+    "react": head.ReAct,
+    "scale": head.Scale,
 }
 """Open-set scores by name, as `openauc list scores` prints them."""
 
