@@ -1,14 +1,12 @@
-"""Ranking metrics: threshold-free scores, and rates at a threshold the curve itself dictates.
+"""Metrics of the ranking: without a threshold, or at a threshold that the curve defines.
 
-Convention everywhere: unknown is the positive class, a higher ``open_score`` means more unknown, a sample is
-rejected when its score is *above* the threshold. Every formula below is a function of a ``RankTable``; the same
-formula serves the data and, through leading axes, all bootstrap replicates at once.
+Unknown is the positive class. Each ``*_of`` formula takes a ``RankTable``; leading axes hold bootstrap replicates.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,38 +54,42 @@ def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
         )
 
 
-def _ranked_pairs(below: Counts, unknown: Counts, ties: Ties) -> Floats:
-    """Twice the credit of the pairs; ``below`` counts the known samples that take part, accepted so far."""
-    new_unknown = np.diff(unknown, axis=-1)
-    if may_overflow(below, unknown):
-        less, equal = exact_dot(below[:-1], new_unknown), exact_dot(np.diff(below), new_unknown)
-        return np.asarray(float(_double_credit(less, equal, ties)))
-    right, tied = (np.vecdot(new_unknown, part) for part in (below[..., :-1], np.diff(below, axis=-1)))
-    return np.asarray(_double_credit(right, tied, ties))
+def _pair_credit(below: Counts, unknown: Counts, ties: Ties) -> Floats:
+    """Twice the credit of all pairs; ``below`` counts the known samples that take part, accepted so far."""
+    new_known, new_unknown = np.diff(below, axis=-1), np.diff(unknown, axis=-1)
+    exact = may_overflow(below, unknown)
+    dot = exact_dot if exact else np.vecdot
+    credit = _double_credit(dot(below[..., :-1], new_unknown), dot(new_known, new_unknown), ties)
+    return np.asarray(float(credit) if exact else credit)
 
 
-def _double_credit(less: Counts | int, equal: Counts | int, ties: Ties) -> Counts | int:
+def _double_credit(less: Any, equal: Any, ties: Ties) -> Any:
     """Twice the credit of the pairs: ties earn half, or nothing."""
     return 2 * less + equal if ties == "half" else 2 * less
 
 
 def openauc_of(table: RankTable, ties: Ties = "half", low: float = 0.0, high: float = 1.0) -> Floats:
-    """(Partial) OpenAUC of a table."""
     if low == 0.0 and high == 1.0:
-        return _ranked_pairs(table.correct, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
+        return _pair_credit(table.correct, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
     ofpr = table.unknown / table.n_unknown[..., None]
     cotpr = table.correct / table.n_known[..., None]
     return np.asarray(segment_areas(ofpr, cotpr, low, high, step=ties == "strict").sum(axis=-1) / (high - low))
 
 
 def auroc_of(table: RankTable, ties: Ties = "half") -> Floats:
-    """AUROC of a table."""
-    return _ranked_pairs(table.known, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
+    return _pair_credit(table.known, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
 
 
 def accuracy_of(table: RankTable) -> Floats:
-    """Closed-set accuracy of a table."""
     return table.correct[..., -1] / table.n_known
+
+
+def acc_times_auc_of(table: RankTable) -> Floats:
+    return accuracy_of(table) * auroc_of(table)
+
+
+def acc_plus_auc_of(table: RankTable) -> Floats:
+    return accuracy_of(table) + auroc_of(table)
 
 
 def column_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
@@ -103,7 +105,7 @@ def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
 
 
 def _columns_up_to(counts: Counts, limit: Floats, side: Literal["left", "right"] = "right") -> NDArray[np.intp]:
-    """How many columns hold a count <= limit, or with ``side="left"`` < limit; counts never fall along a row."""
+    """Number of columns with a count <= limit, or with ``side="left"`` < limit; counts never fall along a row."""
     whole = np.ravel(limit).astype(counts.dtype)  # another type would make searchsorted convert whole rows
     rows = zip(counts.reshape(-1, counts.shape[-1]), whole, strict=True)
     found = [np.searchsorted(row, most, side=side) for row, most in rows]
@@ -116,22 +118,9 @@ def at_column(counts: Counts, column: ArrayLike) -> Counts:
     return np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
 
 
-def fpr_at_tpr_of(table: RankTable, tpr: float = 0.95, positive: Side = "unknown") -> Floats:
-    """False positive rate at the column of ``column_at_tpr``."""
-    column = column_at_tpr(table, tpr, positive)
-    if positive == "unknown":
-        return fpr_at(table, column)
-    return at_column(table.unknown, column) / table.n_unknown
-
-
 def fpr_at(table: RankTable, column: ArrayLike) -> Floats:
     """Share of the known samples rejected at a column."""
     return np.asarray(1.0 - at_column(table.known, column) / table.n_known)
-
-
-def error_at_tpr_of(table: RankTable, tpr: float = 0.95) -> Floats:
-    """Share of all samples on the wrong side at the column of ``column_at_tpr``."""
-    return error_at(table, column_at_tpr(table, tpr))
 
 
 def error_at(table: RankTable, column: ArrayLike) -> Floats:
@@ -140,14 +129,22 @@ def error_at(table: RankTable, column: ArrayLike) -> Floats:
     return np.asarray(wrong / (table.n_known + table.n_unknown))
 
 
-def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
-    """Correct classification rate at the column of ``column_at_fpr``."""
-    return ccr_at(table, column_at_fpr(table, fpr))
-
-
 def ccr_at(table: RankTable, column: ArrayLike) -> Floats:
     """Share of the known samples accepted with the right class at a column."""
     return np.asarray(at_column(table.correct, column) / table.n_known)
+
+
+def fpr_at_tpr_of(table: RankTable, tpr: float = 0.95, positive: Side = "unknown") -> Floats:
+    column = column_at_tpr(table, tpr, positive)
+    return fpr_at(table, column) if positive == "unknown" else at_column(table.unknown, column) / table.n_unknown
+
+
+def error_at_tpr_of(table: RankTable, tpr: float = 0.95) -> Floats:
+    return error_at(table, column_at_tpr(table, tpr))
+
+
+def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
+    return ccr_at(table, column_at_fpr(table, fpr))
 
 
 def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats:
@@ -158,15 +155,12 @@ def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats
 
 
 def detection_accuracy_of(table: RankTable) -> Floats:
-    """Largest mean of the two detection rates over the thresholds."""
     return 0.5 + 0.5 * (largest_gap(table.known, table.unknown) / (1.0 * table.n_known * table.n_unknown))
 
 
 def detection_accuracies(table: RankTable) -> Floats:
-    """Mean of the share of known accepted and of unknown rejected, per threshold."""
-    accepted = table.known / table.n_known[..., None]
-    rejected = 1.0 - table.unknown / table.n_unknown[..., None]
-    return 0.5 * (accepted + rejected)
+    """Mean of the share of known samples accepted and of unknown samples rejected, per threshold."""
+    return 0.5 * (table.known / table.n_known[..., None] + (1.0 - table.unknown / table.n_unknown[..., None]))
 
 
 def best_detection_column(table: RankTable) -> NDArray[np.intp]:
@@ -175,7 +169,6 @@ def best_detection_column(table: RankTable) -> NDArray[np.intp]:
 
 
 def detection_accuracy_at(table: RankTable, column: ArrayLike) -> Floats:
-    """Mean of the share of known accepted and of unknown rejected at a column."""
     return at_column(detection_accuracies(table), column)
 
 
@@ -194,22 +187,20 @@ def openauc_score(
 
     .. math:: \mathrm{OpenAUC} = \frac{1}{N_k N_u} \sum_{i,j} 1[y_i = h(x_i)] \, 1[r(x_j) > r(x_i)]
 
-    Undefined, hence an error, without known or without unknown samples.
+    An error without known or without unknown samples.
 
     Parameters
     ----------
-    y_true
-        (N,) integers or strings; ``unknown_label`` marks the unknown samples.
-    y_pred
-        (N,) predicted known class; its value for unknown samples does not matter here.
+    y_true, y_pred
+        (N,) true class, ``unknown_label`` for unknown samples, and predicted class: integers or strings.
     open_score
         (N,) r(x), higher = more unknown.
     ties
-        Credit of a pair with equal scores: "half" makes the value the area under ``oscr_curve``, "strict" is
-        the paper's ``>`` and gives nothing.
+        Credit of a pair with equal scores: "half" gives the area under ``oscr_curve``, "strict", the paper's ``>``,
+        gives nothing.
     max_ofpr, min_ofpr
-        *Partial OpenAUC*: only thresholds that accept a share of the unknown samples (OFPR) between the two
-        count; divided by the width of the range, so that 1 stays perfect.
+        *Partial OpenAUC*: mean height of ``oscr_curve`` where the share of unknown samples accepted (OFPR) lies between
+        the two.
     unknown_label
         The label of unknown samples.
     sample_weight
@@ -225,11 +216,9 @@ def openauc_score(
     check.check_choice("ties", ties, ("half", "strict"))
     low, high = ofpr_range(min_ofpr, max_ofpr)
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
-    if (low, high) == (0.0, 1.0):
-        value = _pair_score(samples, ties, with_wrong=False)
-    else:
-        value = float(openauc_of(rank(samples).table, ties, low, high))
-    if value < 0.5 or (low, high) != (0.0, 1.0):  # AUROC >= OpenAUC, so above one half it cannot be reversed
+    partial = (low, high) != (0.0, 1.0)
+    value = float(openauc_of(rank(samples).table, ties, low, high)) if partial else _pair_score(samples, ties)
+    if value < 0.5 or partial:  # AUROC >= OpenAUC, so above one half it cannot be reversed
         warn_if_reversed(_pair_score(samples, "half", with_wrong=True))
     return value
 
@@ -243,7 +232,8 @@ def ofpr_range(min_ofpr: float, max_ofpr: float | None) -> tuple[float, float]:
     return low, high
 
 
-def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool) -> float:
+def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool = False) -> float:
+    """OpenAUC, or AUROC ``with_wrong``."""
     if samples.weight is not None:
         table = rank(samples).table
         return float(auroc_of(table, ties) if with_wrong else openauc_of(table, ties))
@@ -252,14 +242,10 @@ def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool) -> float:
 
 
 def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
-    """Pairs (known, unknown) with ``known < unknown`` and with ``known == unknown``, by score.
-
-    Misclassified known samples take part only ``with_wrong`` (AUROC); OpenAUC leaves them out.
-    """
+    """Pairs with known score < and == unknown score; misclassified known samples take part only ``with_wrong``."""
     first_kind = WRONG if with_wrong else CORRECT
     if (fast := fast_backend(len(samples.score))) is not None:
-        less, equal = fast.count_pairs(samples.score, samples.kind, first_kind)
-        return less, equal
+        return fast.count_pairs(samples.score, samples.kind, first_kind)
     is_unknown = samples.kind == UNKNOWN_KIND
     known = np.sort(samples.score[(samples.kind >= first_kind) & ~is_unknown])
     unknown = np.sort(samples.score[is_unknown])  # sorted needles walk through memory in order
@@ -289,12 +275,14 @@ def auroc_score(
     return value
 
 
-def _table(
-    y_true: Vector, y_pred: Vector, open_score: Vector, unknown_label: Label, sample_weight: Weights
+def table_of(
+    y_true: Vector, y_pred: Vector, open_score: Vector, label: Label, weight: Weights, *, need_unknown: bool = True
 ) -> RankTable:
-    return rank(
-        read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
-    ).table
+    """Rank table of a triple."""
+    samples = read_samples(
+        y_true, y_pred, open_score, unknown_label=label, need_unknown=need_unknown, sample_weight=weight
+    )
+    return rank(samples).table
 
 
 def oscr_curve(
@@ -302,18 +290,16 @@ def oscr_curve(
 ) -> Curve:
     """Open-set classification rate: COTPR(t) = P[r <= t, y = h] against OFPR(t) = P[r <= t | unknown].
 
-    Starts at (0, 0), where everything is rejected, ends at (1, closed-set accuracy). Its area is
-    ``openauc_score`` with ties counted half.
+    From (0, 0) to (1, closed-set accuracy); the area is ``openauc_score`` with ties counted half.
 
     >>> curve = oscr_curve([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     >>> curve.y[-1].item(), curve.area()
     (0.6666666666666666, 0.5)
     """
-    return oscr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight))
+    return oscr_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight))
 
 
 def oscr_of(table: RankTable) -> Curve:
-    """OSCR curve of a table."""
     x, y = table.unknown / table.n_unknown, table.correct / table.n_known
     return Curve(x, y, table.threshold, "unknown accepted (OFPR)", "known correct and accepted (COTPR)")
 
@@ -323,16 +309,13 @@ def roc_curve(
 ) -> Curve:
     """Share of unknown samples rejected (TPR) against the share of known samples rejected (FPR).
 
-    From (0, 0), where everything is accepted, to (1, 1), where everything is rejected.
-
     >>> roc_curve([0, 0, -1], [0, 0, 0], [1.0, 3.0, 2.0]).x.tolist()
     [0.0, 0.5, 0.5, 1.0]
     """
-    return roc_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight))
+    return roc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight))
 
 
 def roc_of(table: RankTable) -> Curve:
-    """ROC curve of a table."""
     x, y = 1.0 - table.known / table.n_known, 1.0 - table.unknown / table.n_unknown
     return Curve(x[::-1], y[::-1], table.threshold[::-1], "known rejected (FPR)", "unknown rejected (TPR)")
 
@@ -350,15 +333,15 @@ def fpr_at_tpr(
     """Smallest false positive rate among the thresholds whose true positive rate is at least ``tpr``.
 
     ``positive="unknown"``: share of known samples rejected when at least ``tpr`` of the unknown ones are.
-    ``positive="known"``: share of unknown samples accepted when at least ``tpr`` of the known ones are
-    (the reading of much out-of-distribution literature). Not the same metric as ``error_at_tpr``.
+    ``positive="known"``, common in out-of-distribution papers: share of unknown samples accepted when at least ``tpr``
+    of the known ones are.
 
     >>> fpr_at_tpr([0, 0, 0, 0, -1, -1], [0] * 6, [1, 2, 3, 4, 2.5, 5], tpr=0.95)
     0.5
     """
     check.check_fraction("tpr", tpr)
     check.check_choice("positive", positive, ("unknown", "known"))
-    return float(fpr_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), tpr, positive))
+    return float(fpr_at_tpr_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight), tpr, positive))
 
 
 def error_at_tpr(
@@ -372,14 +355,13 @@ def error_at_tpr(
 ) -> float:
     """Share of *all* samples, known and unknown, on the wrong side where the unknown TPR reaches ``tpr``.
 
-    Depends on the ratio of known to unknown samples. ``legacy.vaze_error_at_tpr`` follows the public codes,
-    which take the nearest rather than the first sufficient TPR.
+    Depends on the ratio of known to unknown samples. Public codes differ: ``legacy.vaze_error_at_tpr``.
 
     >>> error_at_tpr([0, 0, 0, 0, -1, -1], [0] * 6, [1, 2, 3, 4, 2.5, 5], tpr=0.95)
     0.3333333333333333
     """
     check.check_fraction("tpr", tpr)
-    return float(error_at_tpr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), tpr))
+    return float(error_at_tpr_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight), tpr))
 
 
 def average_precision(
@@ -397,7 +379,7 @@ def average_precision(
     0.8333333333333333
     """
     check.check_choice("positive", positive, ("unknown", "known"))
-    return float(average_precision_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), positive))
+    return float(average_precision_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight), positive))
 
 
 def detection_accuracy(
@@ -408,7 +390,7 @@ def detection_accuracy(
     >>> detection_accuracy([0, 0, -1, -1], [0] * 4, [1, 3, 2, 4])
     0.75
     """
-    return float(detection_accuracy_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight)))
+    return float(detection_accuracy_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight)))
 
 
 def ccr_at_fpr(
@@ -422,48 +404,35 @@ def ccr_at_fpr(
 ) -> float:
     """Correct classification rate at the last threshold that accepts at most ``fpr`` of the unknown samples.
 
-    A point on the OSCR curve that one can deploy: no interpolation between thresholds.
+    A point of the OSCR curve, not interpolated.
 
     >>> ccr_at_fpr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9], fpr=0.5)
     0.6666666666666666
     """
     check.check_fraction("fpr", fpr, zero=True)
-    return float(ccr_at_fpr_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight), fpr))
-
-
-def acc_times_auc_of(table: RankTable) -> Floats:
-    """Acc * AUC of a table."""
-    return accuracy_of(table) * auroc_of(table)
-
-
-def acc_plus_auc_of(table: RankTable) -> Floats:
-    """Acc + AUC of a table."""
-    return accuracy_of(table) + auroc_of(table)
+    return float(ccr_at_fpr_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight), fpr))
 
 
 def acc_times_auc(
     y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
-    """Closed-set accuracy times AUROC: an aggregate that Proposition 3 shows to be blind to their coupling.
+    """Closed-set accuracy times AUROC; Proposition 3 shows what it does not see.
 
     >>> acc_times_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     0.5555555555555556
     """
-    return float(acc_times_auc_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight)))
+    return float(acc_times_auc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight)))
 
 
 def acc_plus_auc(
     y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
 ) -> float:
-    r"""Closed-set accuracy plus AUROC, in [0, 2].
-
-    The paper's pointwise sum :math:`E[1[y = h] + 1[r_u > r_k]]` is the same number, since the expectation of a
-    sum is the sum of the expectations; ``pointwise_sum`` is its name here.
+    r"""Closed-set accuracy plus AUROC, in [0, 2]; the paper's pointwise sum, :math:`E[1[y = h] + 1[r_u > r_k]]`.
 
     >>> acc_plus_auc([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     1.5
     """
-    return float(acc_plus_auc_of(_table(y_true, y_pred, open_score, unknown_label, sample_weight)))
+    return float(acc_plus_auc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight)))
 
 
 pointwise_sum = acc_plus_auc

@@ -1,20 +1,20 @@
-"""Selective prediction: how many of the accepted samples are wrong, as more of them are accepted.
+"""Selective prediction: the share of errors among the accepted samples, as more samples are accepted.
 
-A misclassified known sample is an error, and so is every unknown sample that is accepted, as in Jaeger et al. (2023);
-without unknown samples these are the usual metrics of selective classification. Samples are accepted by rising
-``open_score``, equal scores together. None of them is in ``METRICS``: ``evaluate(..., metrics=SELECTIVE)``.
+Misclassified known samples and all unknown samples are errors, as in Jaeger et al. (2023). Samples are accepted by
+rising ``open_score``, equal scores together. Use them with ``evaluate(..., metrics=SELECTIVE)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.metrics.curve import Floats
 from openauc.metrics.influence import Influence
-from openauc.metrics.rank_table import Counts, RankTable, rank
+from openauc.metrics.rank_table import Counts, RankTable
+from openauc.metrics.ranking import table_of
 from openauc.metrics.registry import Metric, TableMetric
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
 
@@ -26,14 +26,12 @@ def _accepted(table: RankTable) -> tuple[Counts, Counts]:
 
 
 def aurc_of(table: RankTable) -> Floats:
-    """Mean over the samples of the share of errors among all that are accepted no later."""
     accepted, errors = _accepted(table)
     risk = errors[..., 1:] / np.maximum(accepted[..., 1:], np.finfo(np.float32).tiny)
     return np.asarray((np.diff(accepted, axis=-1) * risk).sum(axis=-1) / accepted[..., -1])
 
 
 def e_aurc_of(table: RankTable) -> Floats:
-    """AURC above that of the best order."""
     accepted, errors = _accepted(table)
     error = errors[..., -1] / accepted[..., -1]
     right = np.maximum(1.0 - error, np.finfo(np.float64).tiny)
@@ -41,7 +39,6 @@ def e_aurc_of(table: RankTable) -> Floats:
 
 
 def augrc_of(table: RankTable) -> Floats:
-    """Area under the share of all samples that are accepted errors, against the share accepted."""
     accepted, errors = _accepted(table)
     heights = errors[..., 1:] + errors[..., :-1]
     return np.asarray(0.5 * (np.diff(accepted, axis=-1) * heights).sum(axis=-1) / accepted[..., -1] ** 2)
@@ -59,7 +56,7 @@ def aurc(
     >>> round(aurc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
     0.2778
     """
-    return _of_triple(aurc_of, y_true, y_pred, open_score, unknown_label, sample_weight)
+    return float(aurc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight, need_unknown=False)))
 
 
 def e_aurc(
@@ -67,13 +64,12 @@ def e_aurc(
 ) -> float:
     r"""Excess AURC: above that of the best order, :math:`e + (1 - e) \ln(1 - e)` with e the share of errors.
 
-    The second term is that of Geifman, Uziel and El-Yaniv (2019), the limit of many samples; of few samples even the
-    best order has a little more.
+    The second term is the limit for many samples (Geifman, Uziel and El-Yaniv 2019).
 
     >>> round(e_aurc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
     0.2148
     """
-    return _of_triple(e_aurc_of, y_true, y_pred, open_score, unknown_label, sample_weight)
+    return float(e_aurc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight, need_unknown=False)))
 
 
 def augrc(
@@ -81,28 +77,13 @@ def augrc(
 ) -> float:
     r"""Area under the generalized risk-coverage curve (Traub et al. 2024), lower is better.
 
-    The probability that of two samples the one accepted later comes after an error, or is one: pairs in which an error
-    is accepted before a right sample count 1, pairs of errors 1/2. Below, one of nine pairs of the first kind, one of
-    the second.
+    Pairs in which an error is accepted before a right sample count 1, pairs of errors 1/2. Below, of nine pairs, there
+    is one of each.
 
     >>> round(augrc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
     0.1667
     """
-    return _of_triple(augrc_of, y_true, y_pred, open_score, unknown_label, sample_weight)
-
-
-def _of_triple(
-    formula: Callable[[RankTable], Floats],
-    y_true: Vector,
-    y_pred: Vector,
-    open_score: Vector,
-    unknown_label: Label,
-    sample_weight: Weights,
-) -> float:
-    samples = read_samples(
-        y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
-    )
-    return float(formula(rank(samples).table))
+    return float(augrc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight, need_unknown=False)))
 
 
 def expected_calibration_error(
@@ -116,10 +97,8 @@ def expected_calibration_error(
 ) -> float:
     """Mean gap between confidence and accuracy of the known samples, over bins of equal width (Guo et al. 2017).
 
-    ``confidence`` is the probability given to the predicted class. A bin reaches from just above its lower end to its
-    upper end; the first one includes 0. Unknown samples have no right class and do not take part.
-
-    Both samples below lie in the last bin: on average 0.9 is said of them, and half are right.
+    ``confidence`` is the probability given to the predicted class. A bin includes its upper end, not its lower one; the
+    first includes 0. Unknown samples do not take part. Both samples below lie in the last bin.
 
     >>> round(expected_calibration_error([0, 1], [0, 0], [0.85, 0.95], bins=5), 4)
     0.4
@@ -176,14 +155,13 @@ def _from_here(values: Floats) -> Floats:
 
 
 SELECTIVE: Mapping[str, Metric] = {
-    "aurc": TableMetric(
-        function=aurc, better="lower", label="AURC", needs_unknown=False, of_table=aurc_of, influence=of_aurc
-    ),
-    "e_aurc": TableMetric(
-        function=e_aurc, better="lower", label="E-AURC", needs_unknown=False, of_table=e_aurc_of, influence=of_e_aurc
-    ),
-    "augrc": TableMetric(
-        function=augrc, better="lower", label="AUGRC", needs_unknown=False, of_table=augrc_of, influence=of_augrc
-    ),
+    function.__name__: TableMetric(
+        function=function, better="lower", label=label, needs_unknown=False, of_table=of_table, influence=influence
+    )
+    for function, label, of_table, influence in (
+        (aurc, "AURC", aurc_of, of_aurc),
+        (e_aurc, "E-AURC", e_aurc_of, of_e_aurc),
+        (augrc, "AUGRC", augrc_of, of_augrc),
+    )
 }
 """Metrics of selective prediction for ``evaluate`` and ``compare``, by name."""
