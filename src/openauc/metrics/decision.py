@@ -1,8 +1,7 @@
-"""Decision metrics: what the (C+1)-class confusion matrix says once a threshold is fixed.
+"""Decision metrics: functions of the (C+1)-class confusion matrix at a threshold.
 
-A sample is rejected, i.e. predicted unknown, when its score is above the threshold (or when ``y_pred`` itself says
-unknown). All formulas are functions of ``DecisionCounts``, whose fields are arrays of any shape: one number at a
-single threshold, a vector over every distinct threshold in the sweep, a row per replicate in the bootstrap.
+A sample is rejected when its score is above the threshold, or when ``y_pred`` itself says unknown. The ``*_of``
+formulas take ``DecisionCounts`` of any shape: of one threshold, of all thresholds, or of bootstrap replicates.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from openauc.metrics.samples import CORRECT, read_samples
 
 Average = Literal["macro", "micro"]
 AusReading = Literal["precision", "accuracy"]
+Classes = Sequence[Label] | None
 _ROUNDING = 1e-13  # relative, of sums of weights
 
 
@@ -32,7 +32,6 @@ def _accepted(counts: DecisionCounts) -> NDArray[Any]:
 
 
 def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
-    """Harmonic mean of precision and recall over the known classes."""
     if average == "macro":
         # A running total may round to a little more than the largest possible mean.
         precision, recall = (
@@ -45,17 +44,14 @@ def f_score_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
 
 
 def youden_of(counts: DecisionCounts, average: Average = "macro") -> Floats:
-    """TPR_k + TNR_k - 1 over the known classes."""
     if average == "macro":
         return np.asarray(np.minimum(np.subtract(counts.recall_sum, counts.fallout_sum) / counts.n_classes, 1.0))
-    accepted = _accepted(counts)
     n = np.add(counts.n_known, counts.n_unknown)
-    fallout = (accepted - counts.correct) / (counts.n_classes * n - counts.n_known)
+    fallout = (_accepted(counts) - counts.correct) / (counts.n_classes * n - counts.n_known)
     return np.asarray(np.divide(counts.correct, counts.n_known) - fallout)
 
 
 def normalized_accuracy_of(counts: DecisionCounts, weight: float = 0.5, aus: AusReading = "precision") -> Floats:
-    """weight * AKS + (1 - weight) * AUS."""
     aks, aus_rate = (r.weight * ratio(r.successes, r.trials) for r in normalized_accuracy_rates(counts, weight, aus))
     return np.asarray(aks + aus_rate)
 
@@ -64,8 +60,7 @@ def normalized_accuracy_rates(
     counts: DecisionCounts, weight: float = 0.5, aus: AusReading = "precision"
 ) -> tuple[WeightedRate, WeightedRate]:
     """The two terms of the normalized accuracy; AKS as the mean over samples of their share of right decisions."""
-    n = np.add(counts.n_known, counts.n_unknown)
-    accepted = _accepted(counts)
+    n, accepted = np.add(counts.n_known, counts.n_unknown), _accepted(counts)
     errors = accepted + counts.n_known - np.multiply(2, counts.correct)  # sum_i FP_i + FN_i
     aks = WeightedRate(weight, n - errors / counts.n_classes, n)
     rejected, rejected_unknown = n - accepted, np.subtract(counts.n_unknown, counts.accepted_unknown)
@@ -75,12 +70,10 @@ def normalized_accuracy_rates(
 
 
 def unknown_tpr_of(counts: DecisionCounts) -> Floats:
-    """Share of the unknown samples rejected."""
     return 1.0 - np.divide(counts.accepted_unknown, counts.n_unknown)
 
 
 def unknown_fpr_of(counts: DecisionCounts) -> Floats:
-    """Share of the known samples rejected."""
     return 1.0 - np.divide(counts.accepted_known, counts.n_known)
 
 
@@ -129,7 +122,7 @@ def confusion_matrix(
     open_score: Vector,
     *,
     threshold: float,
-    classes: Sequence[Label] | None = None,
+    classes: Classes = None,
     unknown_label: Label = UNKNOWN,
     sample_weight: Weights = None,
 ) -> Confusion:
@@ -154,7 +147,7 @@ def open_set_f_score(
     *,
     threshold: float,
     average: Average = "macro",
-    classes: Sequence[Label] | None = None,
+    classes: Classes = None,
     unknown_label: Label = UNKNOWN,
     sample_weight: Weights = None,
 ) -> float:
@@ -162,14 +155,14 @@ def open_set_f_score(
 
     .. math:: F = 2 \frac{P_k \, TPR_k}{P_k + TPR_k}
 
-    "macro" averages TP/(TP+FP) and TP/(TP+FN) over the classes before taking the harmonic mean (it is not the mean
-    of per-class F-scores); "micro" sums the counts first. Unknown samples matter only as false positives.
+    "macro" averages TP/(TP+FP) and TP/(TP+FN) over the classes first (it is not the mean of per-class F-scores);
+    "micro" sums the counts first.
 
     >>> open_set_f_score([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5, average="micro")
     0.3333333333333333
     """
     check.check_choice("average", average, ("macro", "micro"))
-    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label, sample_weight)
+    counts = _counts((y_true, y_pred, open_score), threshold, classes, unknown_label, sample_weight)
     return float(f_score_of(counts, average))
 
 
@@ -180,7 +173,7 @@ def youden_index(
     *,
     threshold: float,
     average: Average = "macro",
-    classes: Sequence[Label] | None = None,
+    classes: Classes = None,
     unknown_label: Label = UNKNOWN,
     sample_weight: Weights = None,
 ) -> float:
@@ -190,7 +183,7 @@ def youden_index(
     0.08333333333333337
     """
     check.check_choice("average", average, ("macro", "micro"))
-    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label, sample_weight)
+    counts = _counts((y_true, y_pred, open_score), threshold, classes, unknown_label, sample_weight)
     return float(youden_of(counts, average))
 
 
@@ -202,22 +195,21 @@ def normalized_accuracy(
     threshold: float,
     weight: float = 0.5,
     aus: AusReading = "precision",
-    classes: Sequence[Label] | None = None,
+    classes: Classes = None,
     unknown_label: Label = UNKNOWN,
     sample_weight: Weights = None,
 ) -> float:
     r"""Normalized accuracy at a threshold, :math:`\lambda\,AKS + (1 - \lambda)\,AUS`.
 
-    AKS is the one-against-rest accuracy pooled over the known classes. AUS is printed in the paper as
-    TP/(TP+FP) of the unknown class, a precision (0 when nothing is rejected); ``aus="accuracy"`` reads it as
-    TP/(TP+FN), the accuracy on unknown samples.
+    AKS is the one-against-rest accuracy pooled over the known classes. AUS is TP/(TP+FP) of the unknown class as the
+    paper prints it (0 when nothing is rejected), or with ``aus="accuracy"`` TP/(TP+FN).
 
     >>> normalized_accuracy([0, 1, 1, -1], [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.3], threshold=0.5)
     0.25
     """
     check.check_fraction("weight", weight)
     check.check_choice("aus", aus, ("precision", "accuracy"))
-    counts = _counts(y_true, y_pred, open_score, threshold, classes, unknown_label, sample_weight)
+    counts = _counts((y_true, y_pred, open_score), threshold, classes, unknown_label, sample_weight)
     return float(normalized_accuracy_of(counts, weight, aus))
 
 
@@ -235,8 +227,7 @@ def unknown_tpr(
     >>> unknown_tpr([0, -1, -1], [0, 0, 0], [0.1, 0.4, 0.9], threshold=0.5)
     0.5
     """
-    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label, sample_weight)
-    return float(unknown_tpr_of(counts))
+    return float(unknown_tpr_of(_counts((y_true, y_pred, open_score), threshold, None, unknown_label, sample_weight)))
 
 
 def unknown_fpr(
@@ -253,20 +244,13 @@ def unknown_fpr(
     >>> unknown_fpr([0, 0, -1], [0, 0, 0], [0.1, 0.7, 0.9], threshold=0.5)
     0.5
     """
-    counts = _counts(y_true, y_pred, open_score, threshold, None, unknown_label, sample_weight)
-    return float(unknown_fpr_of(counts))
+    return float(unknown_fpr_of(_counts((y_true, y_pred, open_score), threshold, None, unknown_label, sample_weight)))
 
 
 def _counts(
-    y_true: Vector,
-    y_pred: Vector,
-    open_score: Vector,
-    threshold: float,
-    classes: Sequence[Label] | None,
-    unknown_label: Label,
-    sample_weight: Weights,
+    triple: tuple[Vector, Vector, Vector], threshold: float, classes: Classes, label: Label, weight: Weights
 ) -> DecisionCounts:
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, sample_weight=sample_weight)
+    samples = read_samples(*triple, unknown_label=label, sample_weight=weight)
     return counts_at(encode(samples, classes), check_threshold(threshold))
 
 
@@ -278,7 +262,6 @@ class Best(NamedTuple):
 
 
 def best_of(values: Floats, threshold: Floats) -> Best:
-    """Largest of the values of a metric at rising thresholds."""
     column = int(np.argmax(values))
     return Best(float(values[column]), float(threshold[column]))
 
@@ -297,10 +280,7 @@ class ThresholdSweep:
         return best_of(self._metric(name), self.threshold)
 
     def curve(self, name: str, against: Literal["threshold", "unknown_tpr"] = "unknown_tpr") -> Curve:
-        """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1).
-
-        Between two thresholds a metric keeps the value of the lower one; the curve draws a straight line there.
-        """
+        """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1)."""
         check.check_choice("against", against, ("threshold", "unknown_tpr"))
         values = self._metric(name)
         if against == "threshold":
@@ -312,7 +292,6 @@ class ThresholdSweep:
 
 
 def against_unknown_tpr(unknown_tpr: Floats, values: Floats, threshold: Floats, name: str) -> Curve:
-    """A metric at rising thresholds as a curve against the TPR of the unknown class."""
     return Curve(unknown_tpr[::-1], values[::-1], threshold[::-1], "unknown rejected (TPR)", name)
 
 
@@ -323,7 +302,7 @@ def threshold_sweep(
     *,
     weight: float = 0.5,
     aus: AusReading = "precision",
-    classes: Sequence[Label] | None = None,
+    classes: Classes = None,
     unknown_label: Label = UNKNOWN,
     sample_weight: Weights = None,
 ) -> ThresholdSweep:
@@ -342,9 +321,7 @@ def threshold_sweep(
 
 
 def sweep_of(model: RankedSamples, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
-    """Sweep over the samples of a model."""
-    counts = model.counts
     values = {name: model.over_thresholds(formula) for name, formula in DECISION_METRICS.items()}
     if (weight, aus) != (0.5, "precision"):
-        values["normalized_accuracy"] = normalized_accuracy_of(counts, weight, aus)
-    return ThresholdSweep(model.ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)
+        values["normalized_accuracy"] = normalized_accuracy_of(model.counts, weight, aus)
+    return ThresholdSweep(model.ranking.threshold, unknown_tpr_of(model.counts), unknown_fpr_of(model.counts), values)

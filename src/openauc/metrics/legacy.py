@@ -1,11 +1,10 @@
-"""What public open-set codes compute instead, by name, to reproduce a published table and see why it differs.
+"""What public open-set codes compute, quirks included, to reproduce a published table and see why it differs.
 
-Each function follows one public code, quirks included, but counts in one pass where that code loops. None of them is a
-recommendation. Values are fractions; the codes print most of them times 100. ``explain`` sets every one of them beside
-the exact metric. ARPL's AUROC is ``auroc_score(..., ties="strict")``; its DTACC and Vaze's AUPR do not differ from
-``detection_accuracy`` and ``average_precision``. Short names: *ARPL* is github.com/iCGY96/ARPL, *Vaze* is
-github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* is github.com/wang22ti/OpenAUC (and its library twin,
-github.com/statusrank/XCurve), *pytorch-ood* is github.com/kkirchheim/pytorch-ood.
+None of these is a recommendation. Values are fractions; the codes print most of them times 100. ``explain`` sets each
+beside the exact metric. ARPL's AUROC is ``auroc_score(..., ties="strict")``; its DTACC and Vaze's AUPR are
+``detection_accuracy`` and ``average_precision``. *ARPL* is github.com/iCGY96/ARPL, *Vaze*
+github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* github.com/wang22ti/OpenAUC (the same in
+github.com/statusrank/XCurve), *pytorch-ood* github.com/kkirchheim/pytorch-ood.
 """
 
 from __future__ import annotations
@@ -34,18 +33,15 @@ _GRID = np.arange(1, 100) * 0.01  # the thresholds of its F-scores, on the scale
 def arpl_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     r"""Area under the OSCR curve as ARPL and Vaze draw it, one position out of step.
 
-    With the samples in order of rising :math:`s = -r`, the point of position k counts unknown samples from k
-    on but correct known samples only from k + 1 on. The points, with (0, 0) and (1, 1) added, are joined by
-    trapezoids, of which only those that lose an unknown sample have a width:
+    With the samples in order of rising :math:`s = -r`, the point of position k counts unknown samples from k on, but
+    correct known samples only from k + 1 on:
 
     .. math:: \frac{1}{N_k N_u} \sum_{k \text{ unknown}} \frac{CC_k + CC_{k+1}}{2}, \qquad
               CC_k = \#\{\text{correct known at positions} > k\}
 
-    Without ties this is OpenAUC - A / (2 N_k N_u), A being the number of unknown samples directly followed by
-    a correct known one. Ties fall as numpy's default ``argsort`` leaves them, known samples first in memory:
-    the value then depends on the order of the samples, on the dtype of the scores and even on the processor.
-
-    Below, OpenAUC is 1/2 and one unknown sample (0.9) is followed by a correct known one (0.6): 1/2 - 1/12.
+    Without ties this is OpenAUC - A / (2 N_k N_u), A being the number of unknown samples directly followed by a correct
+    known one; below, 1/2 - 1/12. With ties it depends on numpy's default ``argsort``: on the order of the samples, on
+    the dtype of the scores and on the processor.
 
     >>> arpl_oscr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     0.4166666666666667
@@ -55,8 +51,7 @@ def arpl_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_lab
     order = known_first[np.argsort(-samples.score[known_first])]  # unstable on purpose: it decides the ties
     correct = samples.kind[order] == CORRECT
     after = samples.n_correct - np.cumsum(correct)  # CC_k
-    after_next = np.append(after[1:], 0)
-    twice = np.sum(after + after_next, where=samples.kind[order] == UNKNOWN_KIND)
+    twice = np.sum(after + np.append(after[1:], 0), where=samples.kind[order] == UNKNOWN_KIND)
     return float(twice / (2.0 * samples.n_known * samples.n_unknown))
 
 
@@ -65,9 +60,7 @@ def arpl_tnr_at_tpr(
 ) -> float:
     """ARPL's TNR, the share of unknown samples rejected where the share of known accepted is nearest ``tpr``.
 
-    The nearest share may be below ``tpr``. Of the positions that have it the first one is taken, where
-    unknown samples next in the ranking are still accepted; when it is 1, that is the very start, where
-    nothing is rejected:
+    The nearest share may be below ``tpr``. The first position that has it is taken; when it is 1, nothing is rejected:
 
     >>> arpl_tnr_at_tpr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     0.0
@@ -82,30 +75,26 @@ def arpl_tnr_at_tpr(
 def arpl_auin(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     """ARPL's AUIN: trapezoids under precision against recall, known positive, precision 0 at recall 0.
 
-    The artificial precision 1/2 at full recall adds no area. Among equal scores known samples come last.
-
-    Below, the precision at recall 1, 2/3, 2/3, 1/3 and 0 is 3/4, 2/3, 1, 1 and (by decree) 0.
+    Below, the precision at recall 1, 2/3, 2/3, 1/3 and 0 is 3/4, 2/3, 1, 1 and 0.
 
     >>> round(arpl_auin([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]), 12)
     0.736111111111
     """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    known, unknown = _removal_sweep(samples)
+    known, unknown = _removal_sweep(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label))
     return _trapezoid_precision_recall(known[::-1], (known + unknown)[::-1])
 
 
 def arpl_auout(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
     """ARPL's AUOUT: trapezoids under precision against recall, unknown positive, precision 0 at recall 0.
 
-    Below, the precision at recall 0, 1/2, 1/2 and 1 is (by decree) 0, then 1, 1/2 and 2/3.
+    Below, the precision at recall 0, 1/2, 1/2 and 1 is 0, 1, 1/2 and 2/3.
 
     >>> round(arpl_auout([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]), 12)
     0.541666666667
     """
-    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
-    known, unknown = _removal_sweep(samples)
-    removed_unknown = samples.n_unknown - unknown
-    return _trapezoid_precision_recall(removed_unknown, removed_unknown + samples.n_known - known)
+    known, unknown = _removal_sweep(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label))
+    removed_unknown = unknown[0] - unknown
+    return _trapezoid_precision_recall(removed_unknown, removed_unknown + known[0] - known)
 
 
 def _removal_sweep(samples: Samples) -> tuple[Ints, Ints]:
@@ -127,14 +116,12 @@ def vaze_error_at_tpr(
 ) -> float:
     """Error@95%TPR of Vaze and OpenAUC: share of all samples on the wrong side of one threshold.
 
-    The threshold t is the lowest one whose TPR, the share of unknown samples with score >= t, is *nearest* to
-    ``tpr``. The decision is then strict (unknown when score > t), so the samples at t change sides. And since
-    the code overwrites scores by decisions in place, first 1 for unknown and then 0 for every value <= t, it
-    calls every sample known once t >= 1: harmless for the scores it was written for (minus a positive logit,
-    probabilities), wrong for others.
+    The threshold t is the lowest one whose TPR, the share of unknown samples with score >= t, is *nearest* to ``tpr``.
+    The decision is then strict (unknown when score > t), so the samples at t change sides. The code overwrites scores
+    by decisions in place, first 1 for unknown, then 0 for every value <= t: once t >= 1 it calls every sample known.
 
-    Below, t = 0.1, at which two known samples (0.6 and 0.2) are called unknown; for scores 10 times as large
-    t = 1, and the three unknown samples are called known.
+    Below, t = 0.1 and two known samples are called unknown; for scores 10 times as large t = 1, and the three unknown
+    samples are called known.
 
     >>> vaze_error_at_tpr([0, 1, 1, -1, -1, -1], [0] * 6, [0.1, 0.6, 0.2, 0.5, 0.9, 0.9])
     0.3333333333333333
@@ -157,11 +144,9 @@ def openauc_code_score(
 ) -> float:
     """OpenAUC as the paper's own code computes it: AUROC after masking, ties half, on a float32 sigmoid.
 
-    Misclassified known samples get the largest unknown score + 1e-5. ``sigmoid=True`` first squashes the
-    scores in float32, as its evaluator does with minus the largest logit: scores above about 17 all become 1,
-    those below about -88.7 all become 0, and neighbours tie long before. ``sigmoid=False`` is the bare
-    metric, off only for scores beyond about 1e11, where adding 1e-5 changes nothing and the masked samples
-    tie with the largest unknown one.
+    Misclassified known samples get the largest unknown score + 1e-5. ``sigmoid=True`` first squashes the scores in
+    float32: those above about 17 all become 1, those below about -88.7 all become 0, and neighbours tie long before.
+    ``sigmoid=False`` is the bare metric, off only for scores beyond about 1e11, where adding 1e-5 changes nothing.
 
     >>> triple = [0, 0, -1], [0, 0, 0], [18.0, 19.0, 20.0]
     >>> openauc_code_score(*triple), openauc_code_score(*triple, sigmoid=False)
@@ -193,15 +178,10 @@ def openauc_code_f_scores(
 ) -> GridFScores:
     """F-scores of the paper's own code: the maximum over t = 0.01, ..., 0.99, chosen on the test samples.
 
-    A sample is rejected when the float32 sigmoid of its score is above t, so one with a score below -4.6
-    never is. The names are swapped: ``ma`` pools the counts of the classes (``open_set_f_score`` with
-    ``average="micro"``), ``mi`` averages over the classes (``average="macro"``). ``classes`` lists the known
-    classes, if some occur neither in ``y_true`` nor in ``y_pred``: each counts in the averages of ``mi``. The
-    public ``mi`` stops with an index error when an unknown sample carries a label beyond the known classes;
-    this one does not.
-
-    Below, at t = 0.65, two of the four accepted samples and of the three known ones are right: precision 2/4,
-    recall 2/3.
+    A sample is rejected when the float32 sigmoid of its score is above t. The names are swapped: ``ma`` is
+    ``open_set_f_score`` with ``average="micro"``, ``mi`` with ``average="macro"``. ``classes`` lists the known classes,
+    if some occur neither in ``y_true`` nor in ``y_pred``. The public ``mi`` stops with an index error when an unknown
+    sample has a label beyond the known classes; this one does not.
 
     >>> openauc_code_f_scores([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     GridFScores(ma=0.5714285714285715, mi=0.6, ma_threshold=0.65, mi_threshold=0.65)
@@ -211,12 +191,8 @@ def openauc_code_f_scores(
     sweep = sweep_of(RankedSamples(squashed, classes))
     column = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
     pooled, averaged = (sweep.values[name][column] for name in ("micro_f_score", "macro_f_score"))
-    return GridFScores(
-        ma=float(pooled.max()),
-        mi=float(averaged.max()),
-        ma_threshold=float(_GRID[pooled.argmax()]),
-        mi_threshold=float(_GRID[averaged.argmax()]),
-    )
+    best = [float(values.max()) for values in (pooled, averaged)]
+    return GridFScores(*best, *(float(_GRID[values.argmax()]) for values in (pooled, averaged)))
 
 
 def _float32_sigmoid(score: NDArray[Any]) -> Floats:
@@ -229,11 +205,8 @@ def pytorch_ood_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unkn
     """OSCR area of pytorch-ood 0.3.3 (0.4.0 counts as we do), with known samples only as thresholds.
 
     Each point counts the unknown samples with scores up to that of a known sample, and the correct known samples up to
-    it in sort order; the points are joined by straight lines. So an unknown sample between two known ones earns half of
-    the later one too, and one that ties with several known samples earns half of the first instead of half of each.
-
-    Below, OpenAUC is 1/2; the unknown sample of 0.5 earns half of the correct one of 0.6: 1/2 + 1/12. With two correct
-    samples tied to the only unknown one, it earns 1/4 instead of 1/2.
+    it in sort order; straight lines join the points. Below, OpenAUC is 1/2, and the unknown sample of 0.5 also earns
+    half of the correct one of 0.6: 1/2 + 1/12. Of two correct samples tied to the only unknown one, one earns half.
 
     >>> round(pytorch_ood_oscr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9]), 12)
     0.583333333333
@@ -242,9 +215,9 @@ def pytorch_ood_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unkn
     """
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
     unknown = samples.kind == UNKNOWN_KIND
-    order = np.argsort(samples.score[~unknown], kind="stable")
-    correct = np.cumsum(samples.kind[~unknown][order] == CORRECT) / samples.n_known
-    thresholds = samples.score[~unknown][order]
+    known = np.flatnonzero(~unknown)
+    known = known[np.argsort(samples.score[known], kind="stable")]
+    correct, thresholds = np.cumsum(samples.kind[known] == CORRECT) / samples.n_known, samples.score[known]
     accepted = np.searchsorted(np.sort(samples.score[unknown]), thresholds, side="right") / samples.n_unknown
     return float(np.trapezoid(np.concatenate([[0.0], correct, correct[-1:]]), np.concatenate([[0.0], accepted, [1.0]])))
 
@@ -336,20 +309,16 @@ class LegacyRow(NamedTuple):
 def explain(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> list[LegacyRow]:
     """Every legacy metric beside the exact one, with the reason for the difference.
 
-    The exact F-scores are the best over every distinct score, again chosen on the samples themselves.
-
     >>> rows = explain([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     >>> row = rows[0]
     >>> print(f"{row.name} {row.value:.3f}, {row.exact} {row.exact_value:.3f}, {row.difference:+.3f}")
     arpl_oscr 0.417, openauc 0.500, -0.083
     """
     ranked = RankedSamples(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label))
+    rejected = 1.0 - float(fpr_at_tpr_of(ranked.ranking.table, positive="known"))
     rows = []
     for name, legacy in LEGACY.items():
         value = legacy.function(y_true, y_pred, open_score, unknown_label=unknown_label)
-        if legacy.exact is None:
-            exact = 1.0 - float(fpr_at_tpr_of(ranked.ranking.table, positive="known"))
-        else:
-            exact = METRICS[legacy.exact].measure(ranked).value
+        exact = METRICS[legacy.exact].measure(ranked).value if legacy.exact else rejected
         rows.append(LegacyRow(name, value, legacy.exact, exact, value - exact, legacy.why))
     return rows

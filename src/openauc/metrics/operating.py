@@ -1,12 +1,9 @@
-"""Choosing a rejection threshold on validation data, and using it.
-
-``choose_threshold`` answers "which threshold?"; ``decide`` answers "how do I label a sample unknown?".
-"""
+"""Choosing a rejection threshold on validation data (``choose_threshold``) and using it (``decide``)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +12,7 @@ from numpy.typing import NDArray
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label, Vector
 from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold
-from openauc.metrics.decision import sweep_of
+from openauc.metrics.decision import sweep_of, unknown_fpr_of
 from openauc.metrics.samples import UNKNOWN_KIND, Samples, read_samples
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
@@ -41,9 +38,7 @@ class Costs:
         check.check_fraction("unknown_share", self.unknown_share, zero=True)
         for name in ("unknown_accepted", "known_rejected", "known_misclassified"):
             if not 0.0 <= getattr(self, name) < float("inf"):
-                raise ValueError(
-                    f"the cost {name} is {getattr(self, name)!r}; expected a number >= 0, and a finite one."
-                )
+                raise ValueError(f"the cost {name} is {getattr(self, name)!r}; expected a finite number >= 0.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +46,7 @@ class OperatingPoint:
     """A threshold, why it was chosen, and what it did on the validation samples.
 
     >>> point = choose_threshold([0, 1, -1, -1], [0, 1, 0, 1], [0.1, 0.4, 0.3, 0.9], target="unknown_recall", value=0.5)
-    >>> point.known_accepted, point.unknown_rejected  # more than half: a promise from two samples is careful
+    >>> point.known_accepted, point.unknown_rejected
     (0.5, 1.0)
     """
 
@@ -63,14 +58,11 @@ class OperatingPoint:
     unknown_rejected: float | None
     guarantee: str | None
     objective: float | None = None
-    costs: Costs | None = field(default=None)
+    costs: Costs | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; an infinite threshold becomes the string float() reads."""
-        values = asdict(self)
-        if np.isinf(self.threshold):
-            values["threshold"] = str(self.threshold)
-        return values
+        return asdict(self) | ({"threshold": str(self.threshold)} if np.isinf(self.threshold) else {})
 
 
 def choose_threshold(
@@ -90,16 +82,14 @@ def choose_threshold(
     ----------
     target, value
         - "known_acceptance": accept at least the share ``value`` of future known samples (needs no unknown sample).
-          The threshold is the :math:`\lceil (n+1)\,value \rceil`-th smallest known score: by exchangeability a new
-          known sample is accepted with probability at least ``value``, whatever the distribution, in finite samples
-          (split-conformal). With ``confidence`` it is the order statistic for which the acceptance rate is at least
-          ``value`` with that confidence over the draw of the validation set (a one-sided tolerance limit).
-        - "unknown_recall": reject at least the share ``value`` of unknown samples, with the same two guarantees,
-          valid for unknowns *like those in the validation set*; no method can promise it for every unknown.
+          The threshold is the :math:`\lceil (n+1)\,value \rceil`-th smallest known score: a new known sample is
+          accepted with probability at least ``value``, for any distribution (split-conformal).
+        - "unknown_recall": reject at least the share ``value`` of unknown samples *like those in the validation set*.
         - "macro_f_score", "micro_f_score", "youden_index": the threshold with the largest value (no guarantee).
         - "cost": the threshold with the smallest expected ``costs``.
     confidence
-        See above; only for the first two targets.
+        For the first two targets: the share is reached with this confidence over the draw of the validation set (a
+        one-sided tolerance limit).
     costs
         ``Costs`` or its fields, only for "cost".
 
@@ -122,8 +112,7 @@ def choose_threshold(
         y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=target != "known_acceptance"
     )
     ranked = RankedSamples(samples)
-    if guaranteed:
-        assert value is not None
+    if guaranteed and value is not None:
         share = check.check_fraction("value", value, one=False)
         if confidence is not None:
             check.check_fraction("confidence", confidence, one=False)
@@ -146,7 +135,7 @@ def acceptance_threshold(samples: Samples, share: float) -> float:
 
 def expected_cost(counts: DecisionCounts, costs: Costs) -> NDArray[np.float64]:
     """Expected cost per sample at every threshold."""
-    rejected = 1.0 - np.divide(counts.accepted_known, counts.n_known)
+    rejected = unknown_fpr_of(counts)
     misclassified = np.subtract(counts.accepted_known, counts.correct) / counts.n_known
     of_known = costs.known_rejected * rejected + costs.known_misclassified * misclassified
     of_unknown = costs.unknown_accepted * np.divide(counts.accepted_unknown, counts.n_unknown)
@@ -154,11 +143,11 @@ def expected_cost(counts: DecisionCounts, costs: Costs) -> NDArray[np.float64]:
 
 
 def _guaranteed(samples: Samples, target: str, share: float, confidence: float | None) -> tuple[float, str]:
-    unknown = samples.kind == UNKNOWN_KIND
     known_side = target == "known_acceptance"
+    chosen = (samples.kind == UNKNOWN_KIND) != known_side
     # What the classifier itself calls unknown is rejected at every threshold.
-    abstained = check.is_label(samples.y_pred, samples.unknown_label)
-    score = np.where(abstained, np.inf, samples.score)[~unknown if known_side else unknown]
+    abstained = check.is_label(samples.y_pred, samples.unknown_label)[chosen]
+    score = np.where(abstained, np.inf, samples.score[chosen])
     n = len(score)
     side, verb = ("known", "accepted") if known_side else ("unknown", "rejected")
     k = order_statistic(n, share, confidence)
@@ -170,20 +159,20 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
         )
     place = k - 1 if known_side else n - k
     at = np.partition(score, place)[place]
-    n_abstained = int(np.count_nonzero(abstained & ~unknown))
+    n_abstained = int(np.count_nonzero(abstained))
     if known_side and n_abstained > n - k:
         raise ValueError(
             f"y_pred itself says unknown for {n_abstained} of {n} known validation samples, so no threshold accepts "
             f"the share {share:g} of them. Ask for a smaller share, or let y_pred name the likeliest class."
         )
-    # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
-    with np.errstate(over="ignore"):
-        threshold = float(at if known_side else np.nextafter(at, score.dtype.type(-np.inf)))
     if not known_side and at == -np.inf:
         raise ValueError(
             f"more than {1 - share:g} of the unknown samples have the score -inf, which no threshold rejects; give "
             "them a finite score."
         )
+    # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
+    with np.errstate(over="ignore"):
+        threshold = float(at if known_side else np.nextafter(at, score.dtype.type(-np.inf)))
     promise = (
         f"a new {side} sample is {verb} with probability at least {share:g} (conformal, marginal)"
         if confidence is None
@@ -224,11 +213,10 @@ def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:
 
 
 def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingPoint:
-    samples, counts = ranked.samples, ranked.counts
+    samples, table = ranked.samples, ranked.counts
     column = int(np.searchsorted(ranked.ranking.threshold[1:], threshold, side="right"))
-    known, correct, unknown = (
-        float(np.asarray(part)[column]) for part in (counts.accepted_known, counts.correct, counts.accepted_unknown)
-    )
+    parts = (table.accepted_known, table.correct, table.accepted_unknown)
+    known, correct, unknown = (float(np.asarray(part)[column]) for part in parts)
     return OperatingPoint(
         threshold=float(threshold),
         known_accepted=known / samples.n_known,
@@ -253,9 +241,7 @@ def decide(y_pred: Vector, open_score: Vector, *, threshold: float, unknown_labe
 
 
 def unknown_recall_bound(openauc: float, known_rejected: float) -> float:
-    """Prop. 6: at a threshold that rejects the share a of known samples, the unknown TPR is >= 1 - (1 - k) / a.
-
-    ``openauc`` is k. Where the bound is negative it says nothing, and 0 is returned; a = 0 is excluded.
+    """Prop. 6: the unknown TPR is at least 1 - (1 - ``openauc``) / ``known_rejected``, and at least 0.
 
     >>> unknown_recall_bound(0.875, 0.5)
     0.75

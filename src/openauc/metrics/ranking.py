@@ -245,7 +245,8 @@ def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
     """Pairs with known score < and == unknown score; misclassified known samples take part only ``with_wrong``."""
     first_kind = WRONG if with_wrong else CORRECT
     if (fast := fast_backend(len(samples.score))) is not None:
-        return fast.count_pairs(samples.score, samples.kind, first_kind)
+        less, equal = fast.count_pairs(samples.score, samples.kind, first_kind)
+        return less, equal
     is_unknown = samples.kind == UNKNOWN_KIND
     known = np.sort(samples.score[(samples.kind >= first_kind) & ~is_unknown])
     unknown = np.sort(samples.score[is_unknown])  # sorted needles walk through memory in order
