@@ -1,7 +1,7 @@
 """The paper's argument on your predictions: a worse model, made from yours, that a metric does not punish.
 
-Constructions I, II and III follow the proofs of Props 1, 2 and 3; y_true never changes. Table 1 is read off
-them: a verdict is what a metric did on these samples, or "not shown" where they cannot show it.
+Constructions I, II and III follow the proofs of Props 1, 2 and 3. A verdict of Table 1 is what a metric did on these
+samples, or "not shown".
 """
 
 from __future__ import annotations
@@ -14,18 +14,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from openauc import constructions as build
 from openauc._validation import UNKNOWN, Label
-from openauc.constructions import (
-    Change,
-    Condition,
-    accept_in_pairs,
-    apply,
-    break_classifier,
-    complete_threshold,
-    escape_threshold,
-    exchange_among_known,
-    exchange_with_wrong,
-)
+from openauc.constructions import Change, Condition
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import Coded, DecisionCounts, RankedSamples, check_threshold, counts_at
 from openauc.metrics.curve import Curve, Floats
@@ -65,9 +56,8 @@ _TABLE_ROWS: Mapping[str, str] = {
 class Construction:
     """A model made from the caller's by exchanging samples, and every metric before and after.
 
-    ``complete``: the construction reached its end (I: every unknown sample is accepted; II: all but one are;
-    III: no misclassified known sample ranks above a correct one). ``reaction`` says what OpenAUC did, ``curve`` is the
-    new OSCR curve.
+    ``complete``: every unknown sample is accepted (II: all but one; III: no misclassified known sample ranks above a
+    correct one). ``reaction`` says what OpenAUC did, ``curve`` is the new OSCR curve.
     """
 
     name: str
@@ -85,17 +75,20 @@ class Construction:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without the two arrays; an infinite threshold becomes the string "-inf" or "inf"."""
-        return {
-            "name": self.name,
-            "proposition": self.proposition,
-            "threshold": self.threshold if math.isfinite(self.threshold) else str(self.threshold),
-            "n_exchanges": self.n_exchanges,
-            "complete": self.complete,
-            "conditions": [condition._asdict() for condition in self.conditions],
-            "before": dict(self.before),
-            "after": dict(self.after),
-            "reaction": self.reaction,
-        }
+        names = (
+            "name",
+            "proposition",
+            "threshold",
+            "n_exchanges",
+            "complete",
+            "conditions",
+            "before",
+            "after",
+            "reaction",
+        )
+        values = {name: getattr(self, name) for name in names}
+        values["conditions"] = [condition._asdict() for condition in self.conditions]
+        return values | ({} if math.isfinite(self.threshold) else {"threshold": str(self.threshold)})
 
 
 class Verdict(NamedTuple):
@@ -132,23 +125,18 @@ class Audit:
     def table1(self) -> dict[str, dict[str, Verdict]]:
         """The paper's Table 1 as these predictions show it: metric -> property -> verdict.
 
-        P1: falls when the classifier is broken on known samples and the scores stay. P2: falls when rejected
-        unknown samples get accepted (construction I). P3: keeps its value when only the threshold changes.
-        P4: is a single number. ``coupled``, not in the paper's table: falls in construction III.
+        P1: falls when every correct class becomes wrong. P2: falls when rejected unknown samples get accepted
+        (construction I). P3: keeps its value when only the threshold changes. P4: is a single number. ``coupled``, not
+        in the paper's table: falls in construction III.
         """
         return _table1(self)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the constructions without their arrays, and Table 1."""
-        return {
-            "n_known": self.n_known,
-            "n_unknown": self.n_unknown,
-            "constructions": [construction.to_dict() for construction in self.constructions],
-            "table1": {
-                row: {column: verdict._asdict() for column, verdict in verdicts.items()}
-                for row, verdicts in self.table1().items()
-            },
-        }
+        rows = self.table1().items()
+        table1 = {row: {column: verdict._asdict() for column, verdict in verdicts.items()} for row, verdicts in rows}
+        made = [construction.to_dict() for construction in self.constructions]
+        return {"n_known": self.n_known, "n_unknown": self.n_unknown, "constructions": made, "table1": table1}
 
 
 def audit(
@@ -166,31 +154,24 @@ def audit(
     y_true, y_pred, open_score
         (N,) the triple of ``openauc_score``, or one ``Predictions`` instead of the three.
     threshold
-        Where samples are rejected (score > threshold) in every construction. By default I and III use the
-        threshold of the best macro F-score; II that of the best normalized accuracy among those meeting its
-        conditions, or again the former if there is none.
+        Samples with score > threshold are rejected in every construction. By default the threshold of the best macro
+        F-score; in II that of the best normalized accuracy among those that meet its conditions, if there is one.
     unknown_label
         The label of unknown samples.
 
     Returns
     -------
     Audit
-        ``constructions``: I, II and III; where I could not get every unknown sample accepted (or found none
-        rejected), it comes once more at the threshold of largest unknown TPR at which it can.
-        ``table1()``: the verdicts.
-
-    Undefined, hence an error, without known or without unknown samples.
+        ``constructions``: I, II and III; where I cannot get every unknown sample accepted, or none is rejected, it
+        comes once more at the lowest threshold where it can. ``table1()``: the verdicts.
 
     Examples
     --------
-    At threshold 0.5 the unknown sample is rejected, the known sample of score 0.2 accepted but misclassified.
-    Once they are exchanged the unknown one is accepted, which the F-score does not notice; OpenAUC does,
-    because the correct sample of score 0.4 lies between them.
+    At threshold 0.5 the unknown sample is rejected, the known sample of score 0.2 accepted but misclassified. They are
+    exchanged: the F-score stays, OpenAUC falls, because the correct sample of score 0.4 lies between them.
 
     >>> result = audit([0, 1, 1, -1], [0, 1, 0, 0], [0.1, 0.4, 0.2, 0.9], threshold=0.5)
     >>> first = result.constructions[0]
-    >>> first.y_pred.tolist(), first.open_score.tolist()
-    ([0, 1, 0, 0], [0.1, 0.4, 0.9, 0.2])
     >>> first.before["macro_f_score"] == first.after["macro_f_score"], first.after["unknown_tpr"]
     (True, 0.0)
     >>> round(first.before["openauc"], 3), round(first.after["openauc"], 3)
@@ -211,42 +192,23 @@ def audit_ranked(ranked: RankedSamples, threshold: float | None = None) -> Audit
     best_f = sweep.best("macro_f_score").threshold
     at = best_f if threshold is None else threshold
 
-    first = [_construct(ranked, "I", "Prop. 1", at, exchange_with_wrong(ranked, at))]
-    ahead = None if first[0].complete and first[0].n_exchanges else complete_threshold(ranked)
+    made = [_construct(ranked, "I", "Prop. 1", at, build.exchange_with_wrong(ranked, at))]
+    ahead = None if made[0].complete and made[0].n_exchanges else build.complete_threshold(ranked)
     if ahead is not None:
-        first.append(_construct(ranked, "I, complete", "Prop. 1", ahead, exchange_with_wrong(ranked, ahead)))
-    escape = escape_threshold(ranked, sweep, otherwise=best_f) if threshold is None else threshold
-    second = _construct(ranked, "II", "Prop. 2", escape, accept_in_pairs(ranked, escape))
-    third = _construct(ranked, "III", "Prop. 3", at, exchange_among_known(ranked))
-    return Audit(
-        samples.y_true,
-        samples.y_pred,
-        samples.score,
-        samples.unknown_label,
-        samples.n_known,
-        samples.n_unknown,
-        (*first, second, third),
-        ranked,
-    )
+        made.append(_construct(ranked, "I, complete", "Prop. 1", ahead, build.exchange_with_wrong(ranked, ahead)))
+    escape = build.escape_threshold(ranked, sweep, otherwise=best_f) if threshold is None else threshold
+    made.append(_construct(ranked, "II", "Prop. 2", escape, build.accept_in_pairs(ranked, escape)))
+    made.append(_construct(ranked, "III", "Prop. 3", at, build.exchange_among_known(ranked)))
+    sizes = samples.n_known, samples.n_unknown
+    return Audit(samples.y_true, samples.y_pred, samples.score, samples.unknown_label, *sizes, tuple(made), ranked)
 
 
 def _construct(ranked: RankedSamples, name: str, proposition: str, threshold: float, change: Change) -> Construction:
-    new = apply(ranked.coded, change)
+    new = build.apply(ranked.coded, change)
     before, after = _values(ranked, threshold), _values(new, threshold)
-    return Construction(
-        name=name,
-        proposition=proposition,
-        y_pred=new.samples.y_pred,
-        open_score=new.samples.score,
-        threshold=threshold,
-        n_exchanges=change.n_exchanges,
-        complete=change.complete,
-        conditions=change.conditions,
-        before=before,
-        after=after,
-        reaction=_reaction(before["openauc"], after["openauc"], change),
-        curve=ranking.oscr_of(new.ranking.table),
-    )
+    reaction, curve = _reaction(before["openauc"], after["openauc"], change), ranking.oscr_of(new.ranking.table)
+    model, made = (new.samples.y_pred, new.samples.score), (change.n_exchanges, change.complete, change.conditions)
+    return Construction(name, proposition, *model, threshold, *made, before, after, reaction, curve)
 
 
 def _values(ranked: RankedSamples, threshold: float) -> dict[str, float]:
@@ -268,7 +230,7 @@ def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
     exchanges = [c for c in result.constructions if c.proposition == "Prop. 1"]
     accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), result.constructions[-1]
     at = permuting.threshold
-    broken = apply(coded, break_classifier(coded))
+    broken = build.apply(coded, build.break_classifier(coded))
     curve, broken_curve = (ranking.oscr_of(part.ranking.table) for part in (result.ranked, broken))
     over_thresholds = decision.sweep_of(result.ranked).values
     crossing = np.any((result.open_score <= at) != (permuting.open_score <= at))
@@ -298,7 +260,7 @@ def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
 
 
 def _nothing_breaks(coded: Coded, threshold: float) -> str:
-    """Why breaking the classifier may leave a faultless metric unmoved, if it may."""
+    """Why wrong classes may leave even a good metric unmoved, if they may."""
     if len(coded.classes) == 1:
         return "there is a single known class, so no wrong one to predict"
     score, kind = coded.samples.score, coded.samples.kind
@@ -309,10 +271,7 @@ def _nothing_breaks(coded: Coded, threshold: float) -> str:
 
 
 def _not_worse(construction: Construction) -> str:
-    """Why a construction may leave a faultless metric unmoved, if it may.
-
-    Unless some sample lies between exchanged scores, the new model is not worse (proof of Prop. 5).
-    """
+    """Why the new model may not be worse: no sample lies between exchanged scores (proof of Prop. 5)."""
     return "" if construction.conditions[-1].holds else construction.reaction
 
 

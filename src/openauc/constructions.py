@@ -32,33 +32,19 @@ class Change(NamedTuple):
 
 
 def apply(coded: Coded, change: Change) -> RankedSamples:
-    """The model with other predictions; classes stay even if no prediction names one any more."""
+    """The samples with other predictions and the same classes."""
     samples = coded.samples
     names = np.append(coded.classes, samples.unknown_label)  # position -1 is the last
     new = read_samples(samples.y_true, names[change.pred], change.score, unknown_label=samples.unknown_label)
     return RankedSamples(new, coded.classes.tolist())
 
 
-class _Decided(NamedTuple):
-    """Positions of the samples a construction can use at a threshold, by rising score."""
-
-    rejected_unknown: Ints  # TP_{C+1} of them
-    rejected_known: Ints  # FP_{C+1} of them
-    accepted_wrong: Ints
-    n_accepted_unknown: int
-
-
-def _decide(ranked: RankedSamples, threshold: float) -> _Decided:
-    coded, by_score = ranked.coded, ranked.ranking.order
-    kind = coded.samples.kind[by_score]
-    accepted = accepted_at(coded, threshold)[by_score]
+def _decide(ranked: RankedSamples, threshold: float) -> tuple[Ints, Ints, Ints]:
+    """Positions of the rejected unknown, rejected known and accepted misclassified samples, by rising score."""
+    by_score = ranked.ranking.order
+    kind, accepted = ranked.samples.kind[by_score], accepted_at(ranked.coded, threshold)[by_score]
     unknown = kind == UNKNOWN_KIND
-    return _Decided(
-        by_score[unknown & ~accepted],
-        by_score[~unknown & ~accepted],
-        by_score[accepted & (kind == WRONG)],
-        int(np.count_nonzero(unknown & accepted)),
-    )
+    return by_score[unknown & ~accepted], by_score[~unknown & ~accepted], by_score[accepted & (kind == WRONG)]
 
 
 def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) -> bool:
@@ -71,13 +57,12 @@ def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) ->
 def exchange_with_wrong(ranked: RankedSamples, threshold: float) -> Change:
     """Construction I: rejected unknown x1 and accepted misclassified known x2 trade decisions and scores.
 
-    Every known class keeps its TP, FP and FN: x2 was missed before and is missed now, and the false positive
-    of class h(x2) is x1 instead. The highest x1 and the lowest x2 come first, to break the most pairs.
+    Every known class keeps its TP, FP and FN. The highest x1 and the lowest x2 come first, to break the most pairs.
     """
-    coded, decided = ranked.coded, _decide(ranked, threshold)
-    n_rejected, n_wrong = len(decided.rejected_unknown), len(decided.accepted_wrong)
+    coded, (rejected, _, wrong) = ranked.coded, _decide(ranked, threshold)
+    n_rejected, n_wrong = len(rejected), len(wrong)
     n = min(n_rejected, n_wrong)
-    x1, x2 = decided.rejected_unknown[::-1][:n], decided.accepted_wrong[:n]
+    x1, x2 = rejected[::-1][:n], wrong[:n]
     pred, score = coded.pred.copy(), coded.samples.score.copy()
     pred[x1] = coded.pred[x2]
     pred[x2] = np.where(coded.pred[x1] < 0, -1, coded.pred[x2])  # a rejection by label moves along
@@ -85,7 +70,7 @@ def exchange_with_wrong(ranked: RankedSamples, threshold: float) -> Change:
     correct = coded.samples.score[coded.samples.kind == CORRECT]
     # x1 moves up only if its label, not its score, had it rejected.
     strict = _any_between(score[x1], score[x2], correct) and not np.any(score[x1] > score[x2])
-    false_positives = n_wrong + decided.n_accepted_unknown
+    false_positives = n_wrong + coded.samples.n_unknown - n_rejected
     conditions = (
         Condition("an unknown sample is rejected", n_rejected > 0),
         Condition(
@@ -106,28 +91,24 @@ def exchange_with_wrong(ranked: RankedSamples, threshold: float) -> Change:
 
 def complete_threshold(ranked: RankedSamples) -> float | None:
     """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
-    counts = ranked.counts
-    rejected_unknown = ranked.samples.n_unknown - np.asarray(counts.accepted_unknown)
-    accepted_wrong = np.subtract(counts.accepted_known, counts.correct)
-    possible = np.flatnonzero((rejected_unknown > 0) & (accepted_wrong >= rejected_unknown))
+    rejected = ranked.samples.n_unknown - np.asarray(ranked.counts.accepted_unknown)
+    wrong = np.subtract(ranked.counts.accepted_known, ranked.counts.correct)
+    possible = np.flatnonzero((rejected > 0) & (wrong >= rejected))
     return float(ranked.ranking.threshold[possible[0]]) if len(possible) else None
 
 
 def accept_in_pairs(ranked: RankedSamples, threshold: float) -> Change:
     """Construction II: rejected unknown x1 is accepted as class y2 while known x2 of class y2 is set right.
 
-    While x2 is a rejected known sample, TP_unknown and FP_unknown fall by one each: AKS stays and
-    AUS = TP / (TP + FP) rises. These run out first, as FP < TP; then AUS = 1, and accepted misclassified x2
-    take over: AKS rises. One unknown sample is left rejected, since AUS would be 0 / 0 without any.
+    First x2 are rejected known samples: AKS stays and AUS = TP / (TP + FP) rises to 1. Then x2 are accepted
+    misclassified samples: AKS rises. One unknown sample is left rejected, since AUS would be 0 / 0 without any.
     """
-    coded, decided = ranked.coded, _decide(ranked, threshold)
-    true_positive, false_positive = len(decided.rejected_unknown), len(decided.rejected_known)
-    n_wrong = len(decided.accepted_wrong)
+    coded, (rejected, rejected_known, wrong) = ranked.coded, _decide(ranked, threshold)
+    true_positive, false_positive, n_wrong = len(rejected), len(rejected_known), len(wrong)
     missed = false_positive + n_wrong  # sum_i FN_i
     pure = true_positive > false_positive
     n = min(true_positive - 1, missed) if pure else 0
-    x1 = decided.rejected_unknown[::-1][:n]
-    x2 = np.concatenate([decided.rejected_known, decided.accepted_wrong])[:n]
+    x1, x2 = rejected[::-1][:n], np.concatenate([rejected_known, wrong])[:n]
     pred, score = coded.pred.copy(), coded.samples.score.copy()
     pred[x1] = pred[x2] = coded.true[x2]
     ceiling = score.dtype.type(threshold)
@@ -168,10 +149,7 @@ def escape_threshold(ranked: RankedSamples, sweep: ThresholdSweep, *, otherwise:
 
 
 def exchange_among_known(ranked: RankedSamples) -> Change:
-    """Construction III: misclassified known samples take the lowest known scores, correct ones the highest.
-
-    A permutation of the known scores, so Acc, AUC and whatever combines them stay.
-    """
+    """Construction III: misclassified known samples take the lowest known scores; Acc and AUC stay."""
     samples = ranked.samples
     score, kind = samples.score.copy(), samples.kind
     known = ranked.ranking.order[ranked.ranking.kind != UNKNOWN_KIND]

@@ -18,9 +18,6 @@ from openauc.metrics.samples import read_samples
 CONFIDENCES = ("decision_function", "predict_proba", "predict_log_proba", "score_samples")
 """Methods of estimators that are higher for known samples: of several columns the largest counts, and it is negated."""
 
-AUTO = ("open_score", *CONFIDENCES)
-"""What ``open_score="auto"`` looks for, in this order."""
-
 OpenScore = Callable[[Any, Any], ArrayLike]
 
 
@@ -28,8 +25,8 @@ OpenScore = Callable[[Any, Any], ArrayLike]
 class Scorer:
     """``scorer(estimator, X, y)``: the value of a metric, negated where lower is better.
 
-    ``y`` holds ``unknown_label`` for unknown samples; the estimator need not have seen any. Classes that are not among
-    its ``classes_`` count as unknown too. An estimator with ``classify`` is asked for the class, rejected or not.
+    Samples of ``y`` with ``unknown_label`` or a class that is not in ``classes_`` are unknown. The class comes from
+    ``classify`` where the estimator has it, otherwise from ``predict``.
     """
 
     metric: Metric
@@ -53,7 +50,7 @@ class Scorer:
     def _scores(self, estimator: Any, X: Any) -> ArrayLike:
         if not isinstance(self.open_score, str):
             return self.open_score(estimator, X)
-        names = AUTO if self.open_score == "auto" else (self.open_score,)
+        names = ("open_score", *CONFIDENCES) if self.open_score == "auto" else (self.open_score,)
         name = next((name for name in names if hasattr(estimator, name)), None)
         if name is None:
             raise TypeError(
@@ -99,10 +96,9 @@ def make_scorer(
     metric
         Name in ``METRICS``, or a metric of one's own.
     open_score
-        Method of the estimator that gives the open-set score: ``open_score`` (higher = more unknown), or one of
-        ``decision_function``, ``predict_proba``, ``predict_log_proba`` and ``score_samples``, which are higher for
-        known samples and therefore negated, the largest of several columns; ``"auto"`` for the first of these that
-        the estimator has; or a function of the estimator and X.
+        Method that gives the open-set score: ``open_score`` (higher = more unknown), or ``decision_function``,
+        ``predict_proba``, ``predict_log_proba`` or ``score_samples``, of which the largest column is negated;
+        ``"auto"`` for the first of these that the estimator has; or a function of the estimator and X.
     unknown_label
         Label of unknown samples in y.
 

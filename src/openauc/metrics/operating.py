@@ -37,8 +37,8 @@ class Costs:
     def __post_init__(self) -> None:
         check.check_fraction("unknown_share", self.unknown_share, zero=True)
         for name in ("unknown_accepted", "known_rejected", "known_misclassified"):
-            if not 0.0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"the cost {name} is {getattr(self, name)!r}; expected a finite number >= 0.")
+            if not 0.0 <= (cost := getattr(self, name)) < float("inf"):
+                raise ValueError(f"the cost {name} is {cost!r}; expected a number >= 0, and a finite one.")
 
 
 @dataclass(frozen=True, kw_only=True)
