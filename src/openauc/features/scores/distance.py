@@ -269,14 +269,12 @@ def class_spreads(x: Real, y: ArrayLike) -> Floats:
     level = squares.sum() / free if free else 0.0
     level = level if level > rounding else float(squared_lengths(x - mean_of(x)).mean())
     variance = (squares + SPREAD_ROWS * level) / (size - 1 + SPREAD_ROWS)
-    spreads: Floats = np.sqrt(np.where(variance > rounding, variance, 1.0))[members]
-    return spreads
+    return np.asarray(np.sqrt(np.where(variance > rounding, variance, 1.0))[members])
 
 
 def mean_of(x: Real) -> Real:
     """(d,) mean, computed in float64."""
-    mean: Real = x.mean(0, dtype=np.float64).astype(x.dtype)
-    return mean
+    return np.asarray(x.mean(0, dtype=np.float64).astype(x.dtype))
 
 
 def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
@@ -286,8 +284,7 @@ def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
 
 
 def covariance_of(deviations: Real) -> Floats:
-    covariance: Floats = (deviations.T @ deviations).astype(np.float64) / len(deviations)
-    return covariance
+    return np.asarray((deviations.T @ deviations).astype(np.float64) / len(deviations))
 
 
 def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
@@ -297,14 +294,12 @@ def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
     if level <= ROUNDING**2 * np.mean(np.square(x), dtype=np.float64):
         return np.eye(len(covariance))
     share = max(SHRINKAGE, oracle_shrinkage(covariance, max(freedom, 1)))
-    shrunk: Floats = (1 - share) * covariance + share * level * np.eye(len(covariance))
-    return shrunk
+    return np.asarray((1 - share) * covariance + share * level * np.eye(len(covariance)))
 
 
 def inverse_root(covariance: Floats) -> Floats:
     """(d, d) matrix M such that M M' is the inverse of the covariance."""
-    root: Floats = np.linalg.inv(np.linalg.cholesky(covariance)).T
-    return root
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
 
 
 def oracle_shrinkage(covariance: Floats, freedom: int) -> float:
