@@ -24,7 +24,7 @@ from itertools import cycle, islice
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from typing import Any, Protocol
+from typing import Any
 
 from openauc.environment import cores, reuse_memory
 
@@ -43,21 +43,12 @@ POLL_SECONDS = 5.0
 _READY, _INTERRUPTED = "ready", "interrupted"  # what a worker says besides outcomes
 
 
-class Task(Protocol):
-    """Something to do; it knows what outcome stands for its failure."""
-
-    def failed(self, error: str, seconds: float = 0.0) -> Any:
-        """Outcome of a task that failed."""
-
-    def on_node(self, scratch: str | None) -> Any:
-        """The task as a node of a cluster does it, perhaps in a folder that all nodes see."""
-
-    def from_node(self, outcome: Any) -> Any:
-        """Outcome of this task, from that of the task as the node did it; called there."""
-
-
 Work = Callable[[Any], Any]
-"""Makes an outcome of a task."""
+"""Makes an outcome of a task.
+
+A task has ``failed(error, seconds)``, the outcome of its failure; ``on_node(scratch)``, the task as a node of a cluster
+does it; and ``from_node(outcome)``, which makes of the outcome there that of the task.
+"""
 Execute = Callable[[Work, Iterable[Any]], Iterator[Any]]
 
 
@@ -402,7 +393,7 @@ def _connected_to_ray(address: str | None, runtime_env: Mapping[str, Any] | None
         ray.shutdown()
 
 
-def _on_node(work: Work, task: Task, moved: Any) -> Any:
+def _on_node(work: Work, task: Any, moved: Any) -> Any:
     """A task as Ray runs it."""
     try:
         outcome = _attempt(work, moved)

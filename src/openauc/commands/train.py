@@ -31,7 +31,7 @@ RecipeName = Annotated[
 ]
 ScoreName = Annotated[
     str | None,
-    typer.Option("--score", help="See `openauc list scores`, or learned, average, selected; else the method's own."),
+    typer.Option("--score", help="See `openauc list scores`; for heads also learned, average, selected; else its own."),
 ]
 DataRoot = Annotated[Path | None, typer.Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
 Settings = Annotated[

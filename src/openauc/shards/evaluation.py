@@ -49,7 +49,7 @@ class ShardedEvaluation:
                 {
                     "slice": dict(zip(self.by, key, strict=True)),
                     **evaluation.to_dict(),
-                    "bounds": _lists(self.slice_bounds.get(key, {})),
+                    "bounds": _lists(self.slice_bounds[key]),
                 }
                 for key, evaluation in self.slices.items()
             ]
@@ -213,9 +213,9 @@ def _open_bounds(total: Accumulator, metrics: Mapping[str, Metric]) -> dict[str,
     return {name: pair for name, pair in bounds.items() if pair[0] < pair[1]}
 
 
-def _in_order(key: Slice) -> tuple[tuple[int, float, str], ...]:
+def _in_order(key: Slice) -> list[tuple[int, float, str]]:
     """Numbers by their value, then words by the alphabet, then what is missing."""
-    return tuple(_place(text) for text in key)
+    return list(map(_place, key))
 
 
 def _place(text: str | None) -> tuple[int, float, str]:
