@@ -40,7 +40,6 @@ class NearestNeighbour(Score):
     """Distance to the k-th nearest sample; to the farthest if there are fewer."""
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the (r, d) references at unit length."""
         self.references = unit_length(x[draw_references(y)])
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
@@ -102,7 +101,6 @@ class Distance(Score):
     source = "Ramaswamy et al. (2000), without the spread"
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the mean, the (r, d) references minus the mean, and the spread of the class of each reference."""
         rows = draw_references(y)
         self.mean = mean_of(x)
         self.references, self.spread = x[rows] - self.mean, class_spreads(x, y)[rows].astype(x.dtype)
@@ -132,7 +130,6 @@ class ClassMean(Score):
     source = "Mensink et al. (2013)"
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the mean of all samples, and the (C, d) class means minus that mean."""
         self.mean = mean_of(x)
         self.centres, _ = class_means(x - self.mean, y)
 
