@@ -27,10 +27,11 @@ from openauc.features.classifier.estimator import OpenSetClassifier
 from openauc.features.classifier.evidence import KINDS, EvidenceScale, HeadWithScores
 from openauc.features.classifier.heads import HEADS, EstimatorHead, Head
 from openauc.features.classifier.rejector import Average, Learned, Rejector
-from openauc.features.classifier.report import FitReport
+from openauc.features.classifier.report import FitReport, Tried
 from openauc.features.classifier.scaling import Scaling
 from openauc.features.classifier.tables import MODEL, OLD_MODEL, OLD_TABLE, TableSpec, is_model
 from openauc.features.scores.registry import SCORES
+from openauc.intervals import Interval
 from openauc.metrics.operating import Costs
 
 FORMAT = "openauc.OpenSetClassifier"
@@ -39,6 +40,7 @@ VERSION = 3
 OLD_ARRAYS = ("model.next.safetensors", "model.safetensors")
 DTYPES = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
 REJECTOR_KINDS: dict[str, type[Rejector]] = {"average": Average, "learned": Learned}
+RECORDS = (HeadWithScores, Scaling, EvidenceScale, Calibration, FitReport, Tried, Interval, TableSpec, Costs)
 LONGEST = 200
 """Characters of the description of a parameter that JSON cannot hold."""
 MOST_BYTES = 2**28
@@ -67,8 +69,8 @@ def save(classifier: OpenSetClassifier, folder: PathLike) -> None:
     """
     check_is_fitted(classifier)
     arrays: Arrays = {}
-    about = json.dumps(describe(classifier, arrays))
-    content = sealed(as_safetensors(arrays, {"format": FORMAT, "model": about}))
+    about = {"version": VERSION, "environment": environment(), "state": _state(classifier, arrays)}
+    content = sealed(as_safetensors(arrays, {"format": FORMAT, "model": json.dumps(about)}))
     place = Path(folder)
     if place.exists() and not place.is_dir():
         raise ValueError(f"cannot save to {place}: it is a file; a model is a folder.")
@@ -99,8 +101,8 @@ def load(folder: PathLike) -> OpenSetClassifier:
         raise ValueError(f"{place} is not a model: it has no {MODEL}. Name a folder that save() or `openauc fit` made.")
     path = place / MODEL if (place / MODEL).is_file() else place / OLD_MODEL
     try:
-        about, arrays = _read_file(path) if path.name == MODEL else _read_old(place)
-        classifier = _assemble(about, arrays)
+        classifier = _read_file(path) if path.name == MODEL else _read_old(place)
+        _try_out(classifier)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError) as error:
         if str(place) in str(error):
             raise  # it is a sentence already
@@ -116,111 +118,47 @@ def portable_head(classifier: OpenSetClassifier) -> HeadWithScores:
     fitted = classifier.observer_
     head: Head = fitted.head.as_linear() if isinstance(fitted.head, EstimatorHead) else fitted.head
     for name, score in fitted.scores.items():
-        _kind_of(score, "score", f"rejector {name!r}")
+        _class_name(score, f"rejector {name!r}")
     return HeadWithScores(head, fitted.scores, fitted.scaling)
 
 
-def _kinds(part: str) -> Mapping[str, type[Any]]:
-    """Classes of a part of a model, by name; scores may have been added to ``SCORES``."""
-    if part == "score":
-        return {**KINDS, **SCORES}
-    return HEADS if part == "head" else REJECTOR_KINDS if part == "rejector" else {"sorted": Calibration}
+def _classes() -> dict[str, type[Any]]:
+    """Classes of the parts of a model, by name; scores may have been added to ``SCORES``."""
+    kinds: dict[str, Mapping[str, type[Any]]]
+    kinds = {"head": HEADS, "score": {**KINDS, **SCORES}, "rejector": REJECTOR_KINDS}
+    named = {f"{part} {kind}": cls for part, classes in kinds.items() for kind, cls in classes.items()}
+    return named | {cls.__name__: cls for cls in RECORDS}
 
 
-def _kind_of(state: object, part: str, name: str = "") -> str:
-    for kind, cls in _kinds(part).items():
-        if type(state) is cls:
-            return kind
+def _class_name(part: object, what: str) -> str:
+    for name, cls in _classes().items():
+        if type(part) is cls:
+            return name
     raise ValueError(
-        f"the {name or part} is your own ({type(state).__name__}), and a file cannot hold its code; fit with one of "
-        "ours, by its name."
+        f"the {what} is your own ({type(part).__name__}), and a file cannot hold its code; fit with one of ours, by "
+        "its name."
     )
 
 
 # Writing
 
 
-def describe(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
-    """The JSON of a classifier; its arrays are put into ``arrays``."""
-    head = portable_head(classifier)
-    arrays.update(
-        {
-            "evidence.mean": classifier.evidence_scale_.mean,
-            "evidence.deviation": classifier.evidence_scale_.deviation,
-            "evidence.columns": classifier.evidence_scale_.columns,
-            "evidence.usual": classifier.evidence_scale_.usual,
-            "scaling.centre": head.scaling.centre,
-            "scaling.factor": head.scaling.factor,
-            "samples.score": classifier.calibration_scores_,
-            "samples.class": classifier.calibration_classes_,
-            "held_out.score": classifier.held_out_scores_,
-            "held_out.kind": classifier.held_out_kinds_,
-        }
-    )
-    by_columns: list[str] = []
-
-    def take_apart(state: object, part: str, prefix: str = "") -> dict[str, Any]:
-        """Kind and numbers of a part; its arrays go elsewhere."""
-        values = {}
-        for name, value in vars(state).items():
-            place = f"{prefix or part}.{name}"
-            if not isinstance(value, np.ndarray):
-                values[name] = _encode_state(state, name, value)
-            elif value.flags.f_contiguous and not value.flags.c_contiguous:
-                by_columns.append(place)  # in another layout, products may differ in the last bit
-                arrays[place] = value.T
-            else:
-                arrays[place] = value
-        return {"kind": _kind_of(state, part), "values": values}
-
-    versions = environment()
-    return {
-        "version": VERSION,
-        "openauc": versions["openauc"],
-        "classes": {"dtype": classifier.classes_.dtype.str, "labels": classifier.classes_.tolist()},
-        "unknown_label": encode(classifier.unknown_label_),
-        "features": {
-            "width": int(classifier.n_features_in_),
-            "dtype": classifier.dtype_.name,
-            "scaling": head.scaling.kind,
-            "names": [str(name) for name in getattr(classifier, "feature_names_in_", ())],
-        },
-        "table": asdict(classifier.table_spec_),
-        "head": take_apart(head.head, "head"),
-        "scores": [
-            {"name": name} | take_apart(score, "score", f"score.{index}")
-            for index, (name, score) in enumerate(head.scores.items())
-        ],
-        "rejector": take_apart(classifier.rejector_, "rejector"),
-        "thresholds": [encode_float(value) for value in classifier.thresholds_.tolist()],
-        "guarantee": classifier.guarantee_,
-        "guarantee_details": classifier.guarantee_details_,
-        "calibration": {"samples": classifier.calibration_kind_} | take_apart(classifier.calibration_, "calibration"),
-        "parameters": {name: _parameter(name, value, head) for name, value in classifier.get_params(False).items()},
-        "report": encode(classifier.report_.to_dict()),
-        "environment": versions,
-        "by_columns": by_columns,
-    }
-
-
-def _encode_state(part: object, name: str, value: Any) -> Any:
-    try:
-        return encode(value)
-    except TypeError:
-        raise ValueError(
-            f"{type(part).__name__}.{name} is a {type(value).__name__}, which a file cannot hold; keep arrays and "
-            "numbers."
-        ) from None
-
-
-def _parameter(name: str, value: Any, head: HeadWithScores) -> Any:
-    if name == "rejector" and not isinstance(value, str):
-        (value,) = (_kind_of(score, "score") for score in head.scores.values())
-    try:
-        return encode(value)
-    except TypeError:
-        text = " ".join(repr(value).split())
-        return {"described": text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."}
+def _state(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
+    """JSON of all attributes of a classifier; numbers of arrays are put into ``arrays``."""
+    state = vars(classifier) | {"observer_": portable_head(classifier)}
+    if not isinstance(classifier.rejector, str):
+        (score,) = classifier.observer_.scores.values()
+        state["rejector"] = _class_name(score, "rejector").removeprefix("score ")
+    found = {}
+    for name, value in state.items():
+        try:
+            found[name] = encode(value, arrays, name)
+        except TypeError as error:
+            if name.endswith("_"):
+                raise ValueError(str(error)) from None
+            text = " ".join(repr(value).split())
+            found[name] = {"described": text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."}
+    return found
 
 
 def encode_float(value: float) -> float | str:
@@ -232,14 +170,25 @@ def encode_float(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def encode(value: Any) -> Any:
+def encode(value: Any, arrays: Arrays | None = None, place: str = "") -> Any:
     """JSON of a value; a type that JSON lacks is an object with one key that names the type.
+
+    Arrays of numbers are put into ``arrays``, under names that begin with ``place``.
 
     >>> encode({"a": (1, float("inf"))})
     {'mapping': [['a', {'tuple': [1, {'float': 'inf'}]}]]}
     >>> decode(encode({"a": (1, float("inf"))}))
     {'a': (1, inf)}
     """
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and arrays is not None:
+        # In another layout, products may differ in the last bit.
+        by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
+        arrays[place] = value.T if by_columns else value
+        return {"array_by_columns" if by_columns else "array": place}
+    if isinstance(value, np.ndarray):
+        return {"labels": [value.dtype.str, value.tolist()]}
+    if isinstance(value, np.dtype):
+        return {"dtype": value.name}
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return {"numpy": [value.dtype.name, encode(value.item())]}
     if isinstance(value, float) and not np.isfinite(value):
@@ -249,42 +198,76 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, list):
-        return [encode(item) for item in value]
-    if isinstance(value, tuple):
-        return {"tuple": [encode(item) for item in value]}
-    if isinstance(value, Costs):
-        return {"costs": encode(asdict(value))}
+        return [encode(item, arrays, f"{place}.{i}") for i, item in enumerate(value)]
+    if type(value) is tuple:
+        return {"tuple": [encode(item, arrays, f"{place}.{i}") for i, item in enumerate(value)]}
     if isinstance(value, Mapping):
-        return {"mapping": [[encode(key), encode(item)] for key, item in value.items()]}
-    raise TypeError(f"JSON has no {type(value).__name__}")
+        return {"mapping": [[encode(key), encode(item, arrays, f"{place}.{key}")] for key, item in value.items()]}
+    if type(value) in _classes().values():
+        fields = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        return {
+            "object": [_class_name(value, place), {k: encode(v, arrays, f"{place}.{k}") for k, v in fields.items()}]
+        }
+    raise TypeError(f"{place or 'it'} is a {type(value).__name__}, which a file cannot hold; keep arrays and numbers.")
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, arrays: Arrays | None = None) -> Any:
     """What :func:`encode` was given."""
     if isinstance(value, list):
-        return [decode(item) for item in value]
+        return [decode(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
     ((kind, inside),) = value.items()
     match kind:
+        case "array" | "array_by_columns":
+            array = (arrays or {})[inside]
+            return array if kind == "array" else array.T
+        case "labels":
+            return _labels(*inside)
+        case "dtype":
+            return DTYPES[inside]
         case "numpy":
             return np.dtype(inside[0]).type(decode(inside[1]))
         case "float":
             return float(inside)
         case "tuple":
-            return tuple(decode(inside))
-        case "costs":
-            return Costs(**decode(inside))
+            return tuple(decode(inside, arrays))
         case "mapping":
-            return {decode(key): decode(item) for key, item in inside}
+            return {decode(key): decode(item, arrays) for key, item in inside}
+        case "object":
+            return _object(inside[0], {name: decode(item, arrays) for name, item in inside[1].items()})
     raise ValueError(f"it holds a {kind!r}")
+
+
+def _object(name: str, fields: Mapping[str, Any]) -> Any:
+    """A part of a model with all its state."""
+    cls: Any = _classes().get(name)
+    if cls is None:
+        raise ValueError(
+            f"it has a {name!r}, which this openauc does not know; upgrade, or add it as it was when the model was "
+            "saved"
+        )
+    if issubclass(cls, tuple):
+        return cls(**fields)
+    part: Any = object.__new__(cls)
+    part.__dict__.update(fields)
+    return part
+
+
+def _labels(dtype: str, labels: list[Any]) -> NDArray[Any]:
+    """Names or numbers, in the type they had."""
+    kind = np.dtype(dtype)
+    same_type = all(isinstance(label, str if kind.kind in "UO" else int | float) for label in labels)
+    if kind.kind not in "UOiufb" or not same_type or kind.itemsize * len(labels) > MOST_BYTES:
+        raise ValueError("it has no usable list of labels")
+    return np.array(labels, kind)
 
 
 # Reading
 
 
-def _read_file(path: Path) -> tuple[dict[str, Any], Arrays]:
-    """The JSON and the arrays of a model; the file is opened once, so it cannot be replaced in between."""
+def _read_file(path: Path) -> OpenSetClassifier:
+    """The model in a file, which is opened once, so that it cannot be replaced in between."""
     metadata, arrays = _read_arrays(path)
     if metadata.get("format") != FORMAT:
         raise ValueError(f"{path} does not hold a model of openauc; name a folder that save() wrote.")
@@ -294,7 +277,15 @@ def _read_file(path: Path) -> tuple[dict[str, Any], Arrays]:
             f"{path} was written by a newer openauc (format {about['version']}, this one reads up to {VERSION}); "
             "upgrade."
         )
-    return about, arrays
+    classifier = OpenSetClassifier()
+    state = {name: value for name, value in about["state"].items() if not _is_described(value)}
+    classifier.__dict__.update({name: decode(value, arrays) for name, value in state.items()})
+    return classifier
+
+
+def _is_described(value: Any) -> bool:
+    """Whether it is a parameter that could not be saved; it gets the default."""
+    return isinstance(value, dict) and "described" in value
 
 
 def _read_arrays(path: Path) -> tuple[dict[str, str], Arrays]:
@@ -318,8 +309,8 @@ def _is_old_model(place: Path) -> bool:
         return False
 
 
-def _read_old(place: Path) -> tuple[dict[str, Any], Arrays]:
-    """The JSON and the arrays of a folder of format 1 or 2, as format 3 has them."""
+def _read_old(place: Path) -> OpenSetClassifier:
+    """The model in a folder of format 1 or 2."""
     path = place / OLD_MODEL
     if not _is_old_model(place):
         raise ValueError(f"{path} is damaged, or does not describe a model of openauc; save the model again.")
@@ -335,14 +326,6 @@ def _read_old(place: Path) -> tuple[dict[str, Any], Arrays]:
                 break
     else:
         raise ValueError(f"{place} lacks the arrays that {OLD_MODEL} belongs to; save the model again.")
-    parts = {"head": about["head"], "rejector": about["rejector"], "calibration": about["calibration"]}
-    parts |= {f"score.{index}": saved for index, saved in enumerate(about["scores"])}
-    about["by_columns"] = [
-        f"{prefix}.{name}"
-        for prefix, saved in parts.items()
-        for name, form in saved["arrays"].items()
-        if form.get("by_columns")
-    ]
     if about["version"] == 1:
         width, values = about["features"]["width"], about["rejector"]["values"]
         arrays |= {"scaling.centre": np.zeros(width), "scaling.factor": np.full(width, about["features"]["scale"])}
@@ -350,95 +333,86 @@ def _read_old(place: Path) -> tuple[dict[str, Any], Arrays]:
         if "average_weight" in values:
             values["base_weight"], values["base_scale"] = values.pop("average_weight"), values.pop("average_scale")
             values["base"] = encode(("max_logit", "knn", "relative_mahalanobis_pp"))
+    classifier = OpenSetClassifier()
+    parameters = {name: value for name, value in about["parameters"].items() if not _is_described(value)}
+    classifier.set_params(**{name: _decode_old(value) for name, value in parameters.items()})
+    classifier.__dict__.update(_old_attributes(about, arrays))
     table = place / OLD_TABLE
-    if table.is_file():
-        try:
-            about["table"] = asdict(TableSpec.from_dict(parse_json(table.read_bytes()), about["features"]["width"]))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(f"{table} does not say what the model was fitted on ({error}); fit it again.") from None
-    return about, arrays
-
-
-def _assemble(about: Mapping[str, Any], arrays: Arrays) -> OpenSetClassifier:
-    default = OpenSetClassifier().get_params()
-    classifier = OpenSetClassifier(
-        **{
-            name: default[name] if isinstance(value, dict) and "described" in value else decode(value)
-            for name, value in about["parameters"].items()
-        }
-    )
-    by_columns = set(about["by_columns"])
-
-    def put_together(saved: Mapping[str, Any], part: str, prefix: str = "") -> Any:
-        """A part with all its state."""
-        if saved["kind"] not in _kinds(part):
-            raise ValueError(
-                f"it has a {part} {saved['kind']!r}, which this openauc does not know; upgrade, or add it as it was "
-                "when the model was saved"
-            )
-        cls: Any = _kinds(part)[saved["kind"]]
-        state: Any = object.__new__(cls)
-        vars(state).update({name: decode(value) for name, value in saved["values"].items()})
-        start = f"{prefix or part}."
-        found = {name: array for name, array in arrays.items() if name.startswith(start)}
-        vars(state).update({name[len(start) :]: a.T if name in by_columns else a for name, a in found.items()})
-        return state
-
-    features, calibration = about["features"], about["calibration"]
-    classifier.classes_ = _labels(about["classes"])
-    classifier.unknown_label_ = decode(about["unknown_label"])
-    classifier.n_features_in_, classifier.dtype_ = features["width"], DTYPES[features["dtype"]]
-    if features["names"]:
-        classifier.feature_names_in_ = np.array(features["names"], dtype=object)
-    scaling = Scaling(arrays["scaling.centre"], arrays["scaling.factor"], features.get("scaling", "embedding"))
-    scores = {one["name"]: put_together(one, "score", f"score.{i}") for i, one in enumerate(about["scores"])}
-    classifier.observer_ = HeadWithScores(put_together(about["head"], "head"), scores, scaling)
-    classifier.evidence_scale_ = EvidenceScale(
-        *(arrays[f"evidence.{name}"] for name in ("mean", "deviation", "columns", "usual"))
-    )
-    classifier.rejector_ = put_together(about["rejector"], "rejector")
-    classifier.report_ = FitReport.from_dict(decode(about["report"]))
-    classifier.held_out_scores_, classifier.held_out_kinds_ = arrays["held_out.score"], arrays["held_out.kind"]
-    classifier.calibration_scores_, classifier.calibration_classes_ = arrays["samples.score"], arrays["samples.class"]
-    classifier.calibration_kind_ = calibration["samples"]
-    classifier.calibration_ = put_together(calibration, "calibration")
-    classifier.thresholds_ = np.array([float(value) for value in about["thresholds"]])
-    classifier.guarantee_, classifier.guarantee_details_ = about["guarantee"], about.get("guarantee_details", "")
-    classifier.table_spec_ = TableSpec.from_dict(about.get("table", {}), classifier.n_features_in_)
-    _try_out(classifier)
+    try:
+        values = parse_json(table.read_bytes()) if table.is_file() else {}
+        classifier.table_spec_ = TableSpec.from_dict(values, classifier.n_features_in_)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{table} does not say what the model was fitted on ({error}); fit it again.") from None
     return classifier
 
 
-def _labels(saved: Mapping[str, Any]) -> NDArray[Any]:
-    """Labels of the classes, in the type they had."""
-    dtype, labels = np.dtype(saved["dtype"]), saved["labels"]
-    same_type = all(isinstance(label, str if dtype.kind in "UO" else int | float) for label in labels)
-    distinct = len(set(labels)) == len(labels) >= 2
-    if dtype.kind not in "UOiufb" or not same_type or not distinct or dtype.itemsize * len(labels) > MOST_BYTES:
-        raise ValueError("it has no usable list of classes")
-    return np.array(labels, dtype)
+def _decode_old(value: Any) -> Any:
+    is_costs = isinstance(value, dict) and "costs" in value
+    return Costs(**decode(value["costs"])) if is_costs else decode(value)
+
+
+def _old_attributes(about: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    def part(saved: Mapping[str, Any], name: str, prefix: str) -> Any:
+        fields = {key: decode(value) for key, value in saved["values"].items()}
+        for key, form in saved["arrays"].items():
+            array = arrays[f"{prefix}.{key}"]
+            fields[key] = array.T if form.get("by_columns") else array
+        return _object(name, fields)
+
+    features, calibration = about["features"], about["calibration"]
+    scores = {
+        one["name"]: part(one, f"score {one['kind']}", f"score.{index}") for index, one in enumerate(about["scores"])
+    }
+    head = part(about["head"], f"head {about['head']['kind']}", "head")
+    scaling = Scaling(arrays["scaling.centre"], arrays["scaling.factor"], features.get("scaling", "embedding"))
+    scale = (arrays[f"evidence.{name}"] for name in ("mean", "deviation", "columns", "usual"))
+    names = {"feature_names_in_": np.array(features["names"], dtype=object)} if features["names"] else {}
+    return names | {
+        "classes_": _labels(**about["classes"]),
+        "unknown_label_": decode(about["unknown_label"]),
+        "n_features_in_": features["width"],
+        "dtype_": DTYPES[features["dtype"]],
+        "observer_": HeadWithScores(head, scores, scaling),
+        "evidence_scale_": EvidenceScale(*scale),
+        "rejector_": part(about["rejector"], f"rejector {about['rejector']['kind']}", "rejector"),
+        "report_": FitReport.from_dict(decode(about["report"])),
+        "held_out_scores_": arrays["held_out.score"],
+        "held_out_kinds_": arrays["held_out.kind"],
+        "calibration_scores_": arrays["samples.score"],
+        "calibration_classes_": arrays["samples.class"],
+        "calibration_kind_": calibration["samples"],
+        "calibration_": part(calibration, "Calibration", "calibration"),
+        "thresholds_": np.array([float(value) for value in about["thresholds"]]),
+        "guarantee_": about["guarantee"],
+        "guarantee_details_": about.get("guarantee_details", ""),
+    }
 
 
 def _try_out(classifier: OpenSetClassifier) -> None:
-    """Refuse parts that do not fit together, by the answer for one sample and by what is kept for calibration."""
+    """Refuse parts that do not fit together, by the answers for some samples and by what is kept for calibration."""
     n_classes, width = len(classifier.classes_), classifier.n_features_in_
     samples = classifier.calibration_classes_
+    unknown, texts = classifier.unknown_label_, (classifier.guarantee_, classifier.guarantee_details_)
     whole = [
+        len(set(classifier.classes_.tolist())) == n_classes >= 2,
         any(width in np.shape(value) for value in vars(classifier.observer_.head).values()),
         classifier.thresholds_.shape == (n_classes,) and not np.isnan(classifier.thresholds_).any(),
         classifier.calibration_scores_.shape == samples.shape,
         not samples.size or 0 <= samples.min() <= samples.max() < n_classes,
         classifier.held_out_scores_.shape == classifier.held_out_kinds_.shape,
         classifier.calibration_kind_ in ("cross", "split"),
-        classifier.unknown_label_ is None or isinstance(classifier.unknown_label_, str | int | float | np.generic),
-        isinstance(classifier.guarantee_, str) and isinstance(classifier.guarantee_details_, str),
-        bool(str(classifier.report_)),
+        unknown is None or isinstance(unknown, str | int | float | np.generic),
+        all(isinstance(text, str) for text in texts),
+        isinstance(classifier.report_, FitReport) and bool(str(classifier.report_)),
+        isinstance(classifier.dtype_, np.dtype),
     ]
     if all(whole):
+        TableSpec.from_dict(asdict(classifier.table_spec_), width)
         classifier._check_parameters()
         with np.errstate(all="ignore"):
-            score, logits = classifier._observe(np.zeros((1, width), classifier.dtype_))
-            p_value = classifier.calibration_.p_value(score, logits.argmax(1))
-        whole = [logits.shape == (1, n_classes), score.shape == p_value.shape == (1,)]
+            raw, logits = classifier.observer_(np.zeros((n_classes, width), classifier.dtype_))
+            score = classifier.rejector_(classifier.evidence_scale_(raw, np.arange(n_classes)))
+            p_value = classifier.calibration_.p_value(score, np.arange(n_classes))
+        whole = [logits.shape == (n_classes, n_classes), score.shape == p_value.shape == (n_classes,)]
     if not all(whole):
         raise ValueError("its parts do not fit together")
