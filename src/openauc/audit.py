@@ -207,8 +207,10 @@ def _construct(ranked: RankedSamples, name: str, proposition: str, threshold: fl
     new = build.apply(ranked.coded, change)
     before, after = _values(ranked, threshold), _values(new, threshold)
     reaction, curve = _reaction(before["openauc"], after["openauc"], change), ranking.oscr_of(new.ranking.table)
-    model, made = (new.samples.y_pred, new.samples.score), (change.n_exchanges, change.complete, change.conditions)
-    return Construction(name, proposition, *model, threshold, *made, before, after, reaction, curve)
+    pred, score, (_, _, n, complete, conditions, _) = new.samples.y_pred, new.samples.score, change
+    return Construction(
+        name, proposition, pred, score, threshold, n, complete, conditions, before, after, reaction, curve
+    )
 
 
 def _values(ranked: RankedSamples, threshold: float) -> dict[str, float]:
