@@ -19,7 +19,7 @@ from torchmetrics import MetricCollection
 import openauc
 from openauc import Accumulator, ScoreDirectionWarning
 from openauc.metrics.registry import TableMetric
-from openauc.streaming import keys
+from openauc.streaming import rows as keys
 from openauc.torch import (
     AUROC,
     N_BINS,

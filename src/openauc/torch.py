@@ -22,7 +22,7 @@ from openauc.metrics.rank_table import RankTable, cumulative, extreme_orders
 from openauc.metrics.ranking import Ties, auroc_of, fpr_at_tpr_of, warn_if_reversed
 from openauc.metrics.registry import METRICS, TableMetric, standard_metrics
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, key_of_bits
-from openauc.streaming.keys import MANTISSA_BITS, bin_of, key_score
+from openauc.streaming.rows import MANTISSA_BITS, bin_of, key_score
 
 try:
     from torchmetrics import Metric
@@ -41,7 +41,7 @@ _LARGEST = 2**63 - 1
 
 
 def score_key(score: Tensor) -> Tensor:
-    """Integer in the order of the score, the same as ``openauc.streaming.keys.score_key``.
+    """Integer in the order of the score, the same as ``openauc.streaming.rows.score_key``.
 
     >>> score_key(torch.tensor([-1.5, -0.0, 0.0, 5e-324], dtype=torch.float64)).tolist()[1:]
     [0, 0, 1]

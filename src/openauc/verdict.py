@@ -29,7 +29,7 @@ _TOO_MANY = (
     "More known rows are accepted than promised. Likely these rows, or near-copies of them, are among the training "
     "rows: test on others."
 )
-_TOO_FEW = "Fewer known rows are accepted than promised."
+_TOO_FEW = "Fewer known rows are accepted than promised. Likely reasons:"
 _LOWER = (
     "OpenAUC is lower than forecast. Likely reasons: unknown rows that are nearer to the known classes than these are "
     "to each other"
@@ -152,7 +152,7 @@ def judge(
     if not unknown.all():
         findings[0] = found = _held_to_acceptance(findings[0], guarantee, level)
         if found.outcome == "failed" and found.value < (found.aim or 0.0):
-            advice = [f"{_TOO_FEW} Likely reasons: {_REASONS}", f"{_MARK} {_RECALIBRATE} fit again on newer rows."]
+            advice = [f"{_TOO_FEW} {_REASONS}", f"{_MARK} {_RECALIBRATE} fit again on newer rows."]
         elif found.outcome == "failed":
             advice = [_TOO_MANY]
     if unknown.any() and not unknown.all():

@@ -186,11 +186,10 @@ def read_like_model(
             table = encode_like(spec, folder, file, label_column=label_column, on_progress=on_progress)
     else:
         table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
-    width, expected = table.features.shape[1], classifier.n_features_in_
-    if width != expected:
+    if (width := table.features.shape[1]) != (fitted := classifier.n_features_in_):
         raise ValueError(
-            f"{file} has {width} features for each sample, but {folder} was fitted on {expected}; were they made by "
-            "the same encoder?"
+            f"{file} has {width} features for each sample, but {folder} was fitted on {fitted}; were they made by the "
+            "same encoder?"
         )
     if table.dropped:
         warnings.warn(

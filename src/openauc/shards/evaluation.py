@@ -116,12 +116,7 @@ def evaluate_shards(
 
 
 def _count(
-    shards: Sequence[Shard],
-    plan: Plan,
-    folder: WorkFolder,
-    execute: Execute,
-    skip_bad: bool,
-    on_progress: OnProgress,
+    shards: Sequence[Shard], plan: Plan, folder: WorkFolder, execute: Execute, skip_bad: bool, on_progress: OnProgress
 ) -> dict[str, str]:
     """Write the counts of the shards that have none; return those that could not be read, and why."""
     total = sum(shard.size for shard in shards)
@@ -165,7 +160,7 @@ def _merge(shards: Sequence[Shard], plan: Plan, folder: WorkFolder) -> tuple[Acc
     total = plan.accumulator()
     for part in found.values():
         total.absorb(part)
-    return total, {key: found[key] for key in sorted(found, key=_in_order)}
+    return total, {key: found[key] for key in sorted(found, key=lambda key: [*map(_place, key)])}
 
 
 def _counts(shard: Shard, plan: Plan, folder: WorkFolder) -> Mapping[Slice, Accumulator]:
@@ -213,12 +208,8 @@ def _open_bounds(total: Accumulator, metrics: Mapping[str, Metric]) -> dict[str,
     return {name: pair for name, pair in bounds.items() if pair[0] < pair[1]}
 
 
-def _in_order(key: Slice) -> list[tuple[int, float, str]]:
-    """Numbers by their value, then words by the alphabet, then what is missing."""
-    return list(map(_place, key))
-
-
 def _place(text: str | None) -> tuple[int, float, str]:
+    """Order of a value of a slice: numbers by their value, then words by the alphabet, then what is missing."""
     try:
         number = math.nan if text is None else float(text)
     except ValueError:

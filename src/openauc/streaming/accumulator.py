@@ -27,8 +27,7 @@ from openauc.metrics.ranking import auroc_of, warn_if_reversed
 from openauc.metrics.registry import METRICS, Bounds, ColumnMetric, DecisionMetric, Metric, TableMetric
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, mark_samples
 from openauc.streaming.bounds import Certificate
-from openauc.streaming.keys import key_score, score_key
-from openauc.streaming.rows import UNKNOWN_REJECTED, WRONG_REJECTED, BinCounts, Rows, RowStore
+from openauc.streaming.rows import UNKNOWN_REJECTED, WRONG_REJECTED, BinCounts, Rows, RowStore, key_score, score_key
 
 RESOLUTION = 14
 """Bits of the mantissa that tell bins apart, of 52."""

@@ -20,8 +20,7 @@ from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, cumulative, extreme_orders
 from openauc.metrics.registry import Bounds, ColumnMetric, DecisionMetric, Metric, TableMetric, widened
 from openauc.metrics.samples import CORRECT
-from openauc.streaming.keys import key_score
-from openauc.streaming.rows import BinCounts
+from openauc.streaming.rows import BinCounts, key_score
 
 _ROUNDING = 1e-12  # of sums of floats; everything else is a function, never falling, of integers
 

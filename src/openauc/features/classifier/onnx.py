@@ -35,15 +35,7 @@ def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = No
     name of a class or the unknown label; ``class``, the class whether rejected or not; ``score``, the open-set score;
     and ``p_value``. Labels are strings, or int64 if classes are numbers; None as unknown label becomes "unknown". An
     embedding that is not finite is unknown, with p-value 0. Classes, unknown label, thresholds, guarantee and version
-    are also in the metadata, as JSON.
-
-    Raises
-    ------
-    ImportError
-        If ndonnx is missing.
-    ValueError
-        If the classifier has custom parts, or an estimator as head that is not linear; if ONNX cannot hold its labels,
-        or if the network is larger than ONNX allows.
+    are also in the metadata, as JSON. Custom parts, and estimators as head that are not linear, are refused.
     """
     check_is_fitted(classifier)
     if dtype is not None:

@@ -36,21 +36,16 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, X: NDArray[Any], rows: NDArray[np.int64], kind: str = "auto") -> Scaling:
-        """From some rows of X; ``kind`` is ``"embedding"`` (one factor), ``"columns"`` (one for each) or ``"auto"``.
-
-        Raises
-        ------
-        ValueError
-            If the numbers are too large or too small to be scaled.
-        """
+        """From some rows of X; ``kind`` is ``"embedding"`` (one factor), ``"columns"`` (one for each) or ``"auto"``."""
         check_choice("scaling", kind, SCALINGS)
         some = rows[:: -(-len(rows) // MOST_ROWS)]
+        parts = np.split(some, range(CHUNK, len(some), CHUNK))
         largest = np.zeros(X.shape[1])
-        for part in _parts(some):
+        for part in parts:
             largest = np.maximum(largest, np.abs(X[part]).max(0))
         unit = np.where(largest > 0, largest, 1.0)  # dividing by it keeps sums of squares in range
-        mean = sum((X[part] / unit).sum(0, dtype=np.float64) for part in _parts(some)) / len(some)
-        squares = sum(((X[part] / unit - mean) ** 2).sum(0, dtype=np.float64) for part in _parts(some))
+        mean = sum((X[part] / unit).sum(0, dtype=np.float64) for part in parts) / len(some)
+        squares = sum(((X[part] / unit - mean) ** 2).sum(0, dtype=np.float64) for part in parts)
         deviation = np.sqrt(squares / len(some))
         deviation[deviation <= 4 * np.finfo(X.dtype).eps] = 0.0  # rounding
         varying = deviation > 0
@@ -88,10 +83,6 @@ class Scaling(NamedTuple):
     def rows(self, X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
         """Scaled rows of X, made without a second array of that size."""
         scaled = np.empty((len(rows), X.shape[1]), X.dtype)
-        for part in _parts(np.arange(len(rows))):
-            scaled[part] = self(X[rows[part]])
+        for start in range(0, len(rows), CHUNK):
+            scaled[start : start + CHUNK] = self(X[rows[start : start + CHUNK]])
         return scaled
-
-
-def _parts(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    return [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]

@@ -166,8 +166,7 @@ def find_label(path: Path, columns: Columns, given: str | None, like: TableSpec)
     """The column of labels: the given one, else one with a usual name."""
     if given is not None:
         return _require(path, columns, given, "label_column")
-    usual = [name.lower() for name in (like.label, *LABELS) if name is not None]
-    return _named_like(columns, usual)
+    return _named_like(columns, [name.lower() for name in (like.label, *LABELS) if name is not None])
 
 
 def _named_like(columns: Columns, names: Sequence[str]) -> str | None:
@@ -193,7 +192,7 @@ class _File:
     def rows(self, rows: NDArray[np.int64]) -> str:
         """How many rows, and where the first of them are."""
         first = ", ".join(place(self.reader, int(row)) for row in rows[:3])
-        return f"{_number_of_rows(len(rows))} ({first}{', ...' if len(rows) > 3 else ''})"
+        return f"{len(rows):,} row{'s' * (len(rows) != 1)} ({first}{', ...' if len(rows) > 3 else ''})"
 
     def find_features(
         self, given: str | None, others: Collection[str | None]
@@ -202,14 +201,14 @@ class _File:
         if given is not None:
             return (_require(self.path, self.columns, given, "embedding_column"),), ()
         rest = [name for name in self.columns if name not in others]
-        lists = [name for name in EMBEDDINGS if name in self.columns][:1]
-        lists = lists or [name for name in rest if self.columns[name].ndim == 2]
+        lists = tuple(name for name in EMBEDDINGS if name in self.columns)[:1]
+        lists = lists or tuple(name for name in rest if self.columns[name].ndim == 2)
         if len(lists) > 1:
             raise ValueError(
                 f"{self.path} has {len(lists)} columns of lists, {named(lists)}; choose one with embedding_column."
             )
         if lists:
-            return (lists[0],), ()
+            return lists, ()
         candidates = [name for name in rest if name.lower() not in _NUMBERS_OF_ROWS]
         numbers = tuple(name for name in candidates if as_column_of_numbers(self.columns[name]))
         if not numbers:
@@ -293,11 +292,7 @@ class _File:
         order = [int(column) for column in np.argsort(-number, kind="stable") if number[column]]
         shown = [f"{names[column]!r} in {self.rows(np.flatnonzero(gaps[:, column]))}" for column in order[:3]]
         more = f", and {len(order) - 3} more" if len(order) > 3 else ""
-        return f"cells are empty in {_number_of_rows(len(empty))}: {', '.join(shown)}{more}"
-
-
-def _number_of_rows(n: int) -> str:
-    return f"{n:,} row{'s' * (n != 1)}"
+        return f"cells are empty in {len(empty):,} row{'s' * (len(empty) != 1)}: {', '.join(shown)}{more}"
 
 
 def _feature(names: Sequence[str], column: int) -> str:

@@ -40,7 +40,6 @@ class NearestNeighbour(Score):
     """Distance to the k-th nearest sample; to the farthest if there are fewer."""
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the (r, d) references at unit length."""
         self.references = unit_length(x[draw_references(y)])
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
@@ -102,7 +101,6 @@ class Distance(Score):
     source = "Ramaswamy et al. (2000), without the spread"
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the mean, the (r, d) references minus the mean, and the spread of the class of each reference."""
         rows = draw_references(y)
         self.mean = mean_of(x)
         self.references, self.spread = x[rows] - self.mean, class_spreads(x, y)[rows].astype(x.dtype)
@@ -132,7 +130,6 @@ class ClassMean(Score):
     source = "Mensink et al. (2013)"
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the mean of all samples, and the (C, d) class means minus that mean."""
         self.mean = mean_of(x)
         self.centres, _ = class_means(x - self.mean, y)
 
@@ -269,14 +266,12 @@ def class_spreads(x: Real, y: ArrayLike) -> Floats:
     level = squares.sum() / free if free else 0.0
     level = level if level > rounding else float(squared_lengths(x - mean_of(x)).mean())
     variance = (squares + SPREAD_ROWS * level) / (size - 1 + SPREAD_ROWS)
-    spreads: Floats = np.sqrt(np.where(variance > rounding, variance, 1.0))[members]
-    return spreads
+    return np.asarray(np.sqrt(np.where(variance > rounding, variance, 1.0))[members])
 
 
 def mean_of(x: Real) -> Real:
     """(d,) mean, computed in float64."""
-    mean: Real = x.mean(0, dtype=np.float64).astype(x.dtype)
-    return mean
+    return np.asarray(x.mean(0, dtype=np.float64).astype(x.dtype))
 
 
 def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
@@ -286,8 +281,7 @@ def class_means(x: Real, y: ArrayLike) -> tuple[Real, NDArray[np.intp]]:
 
 
 def covariance_of(deviations: Real) -> Floats:
-    covariance: Floats = (deviations.T @ deviations).astype(np.float64) / len(deviations)
-    return covariance
+    return np.asarray((deviations.T @ deviations).astype(np.float64) / len(deviations))
 
 
 def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
@@ -297,14 +291,12 @@ def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
     if level <= ROUNDING**2 * np.mean(np.square(x), dtype=np.float64):
         return np.eye(len(covariance))
     share = max(SHRINKAGE, oracle_shrinkage(covariance, max(freedom, 1)))
-    shrunk: Floats = (1 - share) * covariance + share * level * np.eye(len(covariance))
-    return shrunk
+    return np.asarray((1 - share) * covariance + share * level * np.eye(len(covariance)))
 
 
 def inverse_root(covariance: Floats) -> Floats:
     """(d, d) matrix M such that M M' is the inverse of the covariance."""
-    root: Floats = np.linalg.inv(np.linalg.cholesky(covariance)).T
-    return root
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
 
 
 def oracle_shrinkage(covariance: Floats, freedom: int) -> float:

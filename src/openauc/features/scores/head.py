@@ -87,7 +87,6 @@ class NNGuide(Score):
     k: ClassVar[int] = 10
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the (r, d) references, scaled to the length of their confidence."""
         rows = draw_references(y)
         self.references = (unit_length(x[rows]) * log_sum_exp(z[rows])).astype(x.dtype)
 
@@ -152,7 +151,6 @@ class ReAct(Score):
     percentile: ClassVar[float] = 90.0
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the threshold, and the weights (d, C)."""
         weights, _ = linear_head(x, z)
         self.threshold = float(np.percentile(x, self.percentile))
         self.weights = weights.astype(x.dtype)
@@ -182,7 +180,6 @@ class Scale(Score):
     percentile: ClassVar[float] = 85.0
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
-        """Keep the bias of the head, (C,), and the number of activations."""
         self.bias = linear_head(x, z)[1].astype(x.dtype)
         self.dimension = x.shape[1]
 
