@@ -124,13 +124,7 @@ def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Make the two label arrays comparable; refuse integers against names.
-
-    Classes 0, 1, 2 with "other" for unknown are text on one side only: there integers become their text.
-
-    >>> same_label_type(np.array(["0", "2", "other"]), np.array([0, 1, 2]))[1].tolist()
-    ['0', '1', '2']
-    """
+    """Make the two label arrays comparable: integers become text beside "0", "1", "other"; names are refused."""
     if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U") or len(y_true) == 0 or len(y_pred) == 0:
         return y_true, y_pred
     names = y_true if y_true.dtype.kind == "U" else y_pred
@@ -158,11 +152,7 @@ def as_label(label: Any) -> Label:
 
 
 def read_label(text: str) -> Label:
-    """The label that ``text`` writes: an integer if Python writes it so, else a name, as "007" or "²" is.
-
-    >>> read_label("-1"), read_label("007"), read_label("other")
-    (-1, '007', 'other')
-    """
+    """The label that ``text`` writes: an integer if Python writes it so, else a name, as "007" or "²" is."""
     return int(text) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else text
 
 
@@ -229,11 +219,7 @@ def at_most(share: float, total: ArrayLike) -> NDArray[np.float64]:
 
 
 def named(names: Iterable[Any], most: int = 20) -> str:
-    """Names in quotes, the first of many.
-
-    >>> named(["a", "b", "c"], most=2), named([])
-    ("'a', 'b', 1 more", 'none')
-    """
+    """Names in quotes, the first of many: 'a', 'b', 1 more; or none."""
     found = list(map(repr, names))
     return ", ".join([*found[:most], *([f"{len(found) - most} more"] if len(found) > most else [])]) or "none"
 

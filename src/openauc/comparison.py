@@ -183,10 +183,7 @@ def _by_influence(
 def difference_interval(
     difference: float, apart: Sequence[Floats], unseen: float, level: float
 ) -> tuple[Interval, float]:
-    """Interval and p-value of a difference from what each known and each unknown sample adds to it.
-
-    ``unseen`` adds to its variance. A skew distribution moves both bounds (Johnson 1978).
-    """
+    """Interval and p-value of a difference from what each sample adds to it; skewness moves both (Johnson 1978)."""
     error = float(np.sqrt(_variance_of_sum(apart) + unseen))
     third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
 

@@ -20,10 +20,7 @@ _LOSSES_PER_SIZE = 4
 
 
 class Interval(NamedTuple):
-    """A confidence interval.
-
-    >>> low, high = Interval(0.7, 0.8)
-    """
+    """A confidence interval, ``(low, high)``."""
 
     low: float
     high: float

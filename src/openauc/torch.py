@@ -57,11 +57,7 @@ def _precision(device: torch.device) -> torch.dtype:
 
 
 def bin_index(key: Tensor) -> Tensor:
-    """Position from 0 of the bin of a key: that of an accumulator, the outermost and innermost ones taken together.
-
-    >>> (bin_index(score_key(torch.tensor([0.0, 1e-30, 1.0, 1.0009, 1.001, 1e30, torch.inf]))) - _SIDE).tolist()
-    [0, 0, 65536, 65536, 65537, 131071, 131071]
-    """
+    """Position of the bin of a key: as in an accumulator, with all outermost and all innermost bins as one."""
     number: Tensor = bin_of(key)
     sign = number >> 63
     size = ((number ^ sign) - _FIRST).clamp(0, _SIDE - 1)
@@ -246,7 +242,7 @@ class OpenSetMetric(Metric):
 
         For monotone metrics only. All processes must ask, since it synchronises them as ``compute`` does.
         """
-        options = {"should_sync": self._to_sync, "should_unsync": self._should_unsync}
+        options: dict[str, Any] = {"should_sync": self._to_sync, "should_unsync": self._should_unsync}
         with self.sync_context(dist_sync_fn=self.dist_sync_fn, **options):
             table, pure = self._table()
             self._require(table)

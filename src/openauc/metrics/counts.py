@@ -178,10 +178,7 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
 def _rate_changes(
     ranking: Ranking, pred: Ints, size: Counts, negative: Counts, scale: float
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """By how much accepting each sample, in rank order, changes precision, recall and fall-out of its predicted class.
-
-    In units of 1 / scale; weighted samples have no units.
-    """
+    """Change of precision, recall and fall-out of its predicted class by each sample, in 1 / scale if unweighted."""
     small = pred.astype(np.uint16) if len(size) < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
     by_class = np.argsort(small, kind="stable")
     n_samples = np.bincount(pred[pred >= 0], minlength=len(size))
@@ -225,8 +222,7 @@ class RankedSamples:
     def counts(self) -> DecisionCounts:
         """Counts at every threshold, as floats: converted once rather than in every formula."""
         counts = counts_over_thresholds(self.ranking, self.coded)
-        names = ("correct", "accepted_known", "accepted_unknown")
-        return counts._replace(**{name: np.asarray(getattr(counts, name), dtype=np.float64) for name in names})
+        return DecisionCounts(*counts[:3], *(np.asarray(part, dtype=np.float64) for part in counts[3:]))
 
     def over_thresholds(self, formula: Callable[[DecisionCounts], Floats]) -> Floats:
         """A formula on the counts at every threshold, computed once."""

@@ -139,10 +139,7 @@ def of_average_precision(table: RankTable, positive: Side = "unknown") -> Influe
 
 
 def of_decision(coded: Coded, threshold: float, formula: Callable[[DecisionCounts], Floats]) -> tuple[Floats, Floats]:
-    """Influence of each known and each unknown sample on a metric at a threshold.
-
-    What it adds to every count, times the slope of the metric in that count.
-    """
+    """Influence of each known and each unknown sample: what it adds to each count, times the slope in that count."""
     accepted, kind = accepted_at(coded, threshold), coded.samples.kind
     is_unknown, right = kind == UNKNOWN_KIND, accepted & (kind == CORRECT)
     _, classes, true, pred, size = coded

@@ -115,8 +115,7 @@ def cumulative(threshold: NDArray[np.float64], known: Counts, correct: Counts, u
 def extreme_orders(table: RankTable, pure: NDArray[np.bool_]) -> tuple[RankTable, RankTable]:
     """The worst and the best table that samples in bins may have; a column of ``table`` is the end of a bin.
 
-    Each bin becomes two columns. At best its known samples come first, at worst its unknown ones; where all scores of a
-    bin are equal (``pure``), all of its samples come together.
+    At best the known samples of a bin come first, at worst the unknown ones; in a ``pure`` bin all scores are equal.
     """
 
     def halves(counts: Counts, first: bool) -> Counts:
@@ -143,10 +142,7 @@ def exact_dot(one: Counts, other: Counts) -> int:
 
 
 def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool) -> NDArray[np.float64]:
-    """Sum over the thresholds of precision times the number of positives gained.
-
-    Alarms go to the accepted samples, which the arguments count, or ``from_top`` to the rejected ones.
-    """
+    """Sum over the thresholds of precision times positives gained; ``from_top``, rejected samples are the alarms."""
     if from_top:
         hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
     else:

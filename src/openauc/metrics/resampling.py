@@ -44,8 +44,8 @@ def resample(weight: Counts, size: float, n_replicates: int, rng: np.random.Gene
     drawn = np.zeros((len(weight), n_replicates), dtype=np.float32)
     held = np.flatnonzero(weight)
     chosen = rng.integers(0, _QUANTILES, (len(held), n_replicates), dtype=np.uint16)
-    for cell, mean, quantile in zip(held, (weight[held] * (n / total)).tolist(), chosen, strict=True):
-        _poisson_quantiles(mean).take(quantile, out=drawn[cell], mode="clip")
+    for at, mean, quantile in zip(held, (weight[held] * (n / total)).tolist(), chosen, strict=True):
+        _poisson_quantiles(mean).take(quantile, out=drawn[at], mode="clip")
     drawn *= np.float32(total) / drawn.sum(axis=0)
     return drawn
 
@@ -76,7 +76,8 @@ def coarse(table: RankTable, keep: Sequence[int] = ()) -> RankTable:
     if may_overflow(table.known, table.unknown):
         known, unknown = known.astype(np.float64), unknown.astype(np.float64)
     misranked = np.cumsum(unknown * (table.n_known - table.known) + known * table.unknown)
-    progress = sum(part / max(float(part[-1]), 1.0) for part in (table.known, table.unknown, misranked))
+    parts = (table.known, table.unknown, misranked)
+    progress = np.asarray(sum(part / max(float(part[-1]), 1.0) for part in parts))
     spread = np.searchsorted(progress, np.linspace(0.0, progress[-1], MOST_COLUMNS - len(keep)))
     return table.columns(np.unique(np.concatenate([[0, len(progress) - 1], keep, spread]).astype(np.int64)))
 
@@ -98,11 +99,7 @@ def resampled_table(table: RankTable, sizes: tuple[float, float], n_replicates: 
 def resampled_column(
     table: RankTable, column: int, accepted: float | None, sizes: tuple[float, float], n_replicates: int, seed: int
 ) -> RankTable:
-    """Replicates of two columns only: one of the table, and the last.
-
-    The column is held, or, where it may accept the share ``accepted`` of the unknown samples, found again: the first
-    unknown sample too many is an order statistic, whose place among the samples is a beta variable.
-    """
+    """Replicates of a column and the last one; with ``accepted`` of the unknown samples, the column is found again."""
     rng = generator(seed)
     n_known, n_unknown = (round(size) for size in sizes)
     share = table.unknown / table.n_unknown
@@ -113,7 +110,7 @@ def resampled_column(
         most = int(check.at_most(accepted, n_unknown))
         if most >= n_unknown:
             place, at = np.ones(n_replicates), np.full(n_replicates, len(share) - 1)
-        else:
+        else:  # the first unknown sample too many is an order statistic
             place = rng.beta(most + 1, n_unknown - most, n_replicates)
             at = np.searchsorted(share, place, side="left") - 1
         # Those before it are spread evenly up to its place.
@@ -145,11 +142,7 @@ def resampled_totals(
 
 
 def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: int) -> DecisionCounts:
-    """Replicates of the counts at a threshold.
-
-    A wrong sample is drawn as a pair (class, predicted class); where there are too many such pairs, the two are drawn
-    apart, and only their number is the same.
-    """
+    """Replicates of the counts at a threshold; a wrong sample is drawn as a pair (class, predicted class)."""
     rng = generator(seed)
     samples, n_classes, kind = coded.samples, len(coded.classes), coded.samples.kind
     accepted = accepted_at(coded, threshold)
@@ -163,7 +156,7 @@ def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: in
     guessed = cells(coded.pred, is_wrong)
     pair = coded.true * n_classes + coded.pred
     pairs = np.unique(pair[is_wrong])
-    apart = len(pairs) > MOST_CELLS
+    apart = len(pairs) > MOST_CELLS  # then only the numbers of the two agree
     wrong_true = np.arange(n_classes) if apart else pairs // n_classes
     mistaken = cells(coded.true if apart else np.searchsorted(pairs, pair), is_wrong, len(wrong_true))
     drawn = resample(np.concatenate([hits, missed, mistaken]), samples.sizes[0], n_replicates, rng)

@@ -132,9 +132,5 @@ def score_bits(score: NDArray[Any]) -> NDArray[np.signedinteger]:
 
 
 def key_of_bits(bits: Any, largest: Any) -> Any:
-    """Integer in the order of the float with these ``bits``; -0.0 and 0.0 share the key 0.
-
-    ``bits`` is the float read as a signed integer, ``largest`` the largest integer of that type. Arrays, tensors and
-    compiled loops all use this one formula.
-    """
+    """Integer in the order of the float with these signed ``bits``, at most ``largest``; -0.0 and 0.0 share key 0."""
     return (bits ^ ((bits >> 63) & largest)) + (bits == ~largest)
