@@ -115,8 +115,7 @@ def accepted_shares(repetitions, n_classes, acceptance, per_class=20, **options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("acceptance", [0.8, 0.95])
-@pytest.mark.parametrize(("per_class", "above"), [(20, 0.05), (150, 0.01)])
+@pytest.mark.parametrize(("acceptance", "per_class", "above"), [(0.8, 20, 0.05), (0.95, 150, 0.01)])
 def test_cross_fitted_acceptance_is_near_what_was_asked_for(acceptance, per_class, above):
     """Or a little above: the model in use knows more than those of the folds, the more so of few samples."""
     shares, model = accepted_shares(150, 2, acceptance, per_class, head="class_mean")
@@ -204,19 +203,19 @@ class TestManyRows:
 
             monkeypatch.setattr(fitting.Fitting, name, recorded)
 
-        for name in ("_set_aside_of_many", "_final", "_look_aside"):
+        for name in ("_set_aside_of_many", "_final", "_observe_aside"):
             spy(name)
         X, y = blobs(3, 140, width=16)
         model = self.fitted(X, y)
-        learned, aside = kept["_final"][0][1], kept["_look_aside"][0][1]
+        learned, aside = kept["_final"][0][1], kept["_observe_aside"][0][1]
         assert not set(learned) & set(aside)
         assert set(learned) | set(aside) == set(range(420))
         assert len(aside) == len(set(aside)) == 99, "33 of each class"
-        looked = kept["_look_aside"][1]
-        np.testing.assert_array_equal(model.calibration_classes_, looked.predicted[19:])
+        observed = kept["_observe_aside"][1]
+        np.testing.assert_array_equal(model.calibration_classes_, observed.predicted[19:])
         own, scale = (
             model.evidence_scale_,
-            standardise(looked.raw[:19], looked.predicted[:19], looked.correct[:19], n_classes=3)[0],
+            standardise(observed.raw[:19], observed.predicted[:19], observed.correct[:19], n_classes=3)[0],
         )
         np.testing.assert_array_equal((own.mean, own.deviation), (scale.mean, scale.deviation))
         assert model.report_.n_samples == 420

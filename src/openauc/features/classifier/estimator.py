@@ -27,6 +27,7 @@ from openauc.features.classifier.conformal import Calibration, benjamini_hochber
 from openauc.features.classifier.evidence import KINDS, below, name_of
 from openauc.features.classifier.fitting import Calibrated, Fitting
 from openauc.features.classifier.heads import HEADS, Array, Floats, is_fitted
+from openauc.features.classifier.report import FitReport
 from openauc.features.classifier.scaling import SCALINGS
 from openauc.features.classifier.tables import TableSpec
 from openauc.features.scores.base import REJECTORS
@@ -38,7 +39,6 @@ Rows = NDArray[np.int64]
 
 CHUNK = 4096
 """Samples predicted together, which bounds the memory."""
-SPLIT_SHARE = 0.2
 THRESHOLDS = ("acceptance", "youden", "cost")
 CALIBRATIONS = ("cross", "split")
 GUARANTEE_ROOM = 0.02
@@ -126,6 +126,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ['bee', 'unknown']
     """
 
+    report_: FitReport
+
     def __init__(
         self,
         *,
@@ -210,42 +212,30 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         numbers = np.full(len(labels), UNKNOWN, np.int64)
         numbers[~outlier] = known
-        aside = SPLIT_SHARE if self.calibration == "split" else 0.0
         rng = check_random_state(self.random_state)
-        fitted = Fitting(self, features, numbers, weight, code, aside, rng).run()
         self.dtype_, self.table_spec_ = features.dtype, TableSpec()
-        self.observer_, self.evidence_scale_, self.rejector_ = fitted.observer, fitted.evidence_scale, fitted.rejector
-        self.report_ = fitted.report
-        self.held_out_scores_, self.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
-        if fitted.held_out is not None:
-            self.held_out_scores_ = np.concatenate(fitted.held_out.scores)
-            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in fitted.held_out.folds]
-            self.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
-        calibration = fitted.calibration
-        self._take_calibration(calibration.score, calibration.predicted, "split" if fitted.exact else "cross")
+        calibration, alike = Fitting(self, features, numbers, weight, code, rng).run()
+        self._take_calibration(calibration.score, calibration.predicted, self.calibration_kind_)
         size = np.bincount(calibration.label, minlength=len(self.classes_))
-        self._check_future(
-            "all classes come equally often",
-            "Then calibrate(X, y) with such rows.",
-            calibration,
-            calibration,
-            1.0 / size[calibration.label],
-        )
-        if fitted.alike is not None:
-            self._check_future(
-                "rows come without the near neighbours that many of these have",
-                "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows.",
-                calibration,
-                fitted.alike,
-                np.ones(len(fitted.alike.score)),
-            )
+        weight_of_rows = 1.0 / size[calibration.label]
+        futures = [
+            ("all classes come equally often", calibration, weight_of_rows, "Then calibrate(X, y) with such rows.")
+        ]
+        if alike is not None:
+            condition = "rows come without the near neighbours that many of these have"
+            way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
+            futures.append((condition, alike, np.ones(len(alike.score)), way_out))
+        usual, now = self._expect(calibration, None)
+        for condition, rows, weight, way_out in futures:
+            changes = self._failures(rows, weight, usual, now)
+            if changes:
+                sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
+                self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
+                warnings.warn(sentence, stacklevel=2)
         return self
 
-    def _check_future(
-        self, condition: str, way_out: str, calibration: Calibrated, rows: Calibrated, weight: Floats
-    ) -> None:
-        """Warn if acceptance or forecast would be much lower for new rows that differ from these in a usual way."""
-        usual, now = self._expect(calibration, None)
+    def _failures(self, rows: Calibrated, weight: Floats, usual: float, now: float) -> list[str]:
+        """Changes of acceptance and forecast with other rows, if one of them is much lower; else none."""
         accepted, openauc = self._expect(rows, weight)
         changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
         chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weight**2).sum()) / weight.sum()
@@ -255,10 +245,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             forecast = expected.openauc + openauc - now
             changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
             failed |= forecast < min(expected.interval.low, expected.openauc - GUARANTEE_ROOM)
-        if failed:
-            sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
-            self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
-            warnings.warn(sentence, stacklevel=3)
+        return changes if failed else []
 
     def _expect(self, rows: Calibrated, weight: Floats | None) -> tuple[float, float]:
         """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""

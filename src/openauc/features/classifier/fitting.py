@@ -54,6 +54,8 @@ COVARIANCES, ROWS_FOR_THEM = ("mahalanobis_pp", "relative_mahalanobis_pp"), 0.25
 """Scores that need so many rows for each feature; with fewer rows they are left out, as they change with every row."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
 """The head's strength is chosen on so many folds by these scores; keep the default unless another gains so much."""
+SPLIT_SHARE = 0.2
+"""Share of the rows that ``calibration="split"`` sets aside."""
 SMALL = 20_000_000
 """Entries of features up to which one thread fits them."""
 MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
@@ -107,50 +109,36 @@ class RowSplit(NamedTuple):
         return len(self.rest) > len(self.working)
 
 
-class Fitted(NamedTuple):
-    """Everything that predicts, and what is known about it.
-
-    ``alike`` is ``calibration`` from folds that keep similar rows together which are perhaps not copies; None if there
-    are hardly any.
-    """
-
-    observer: HeadWithScores
-    evidence_scale: EvidenceScale
-    rejector: Rejector
-    calibration: Calibrated
-    exact: bool
-    alike: Calibrated | None
-    held_out: HeldOut | None
-    report: FitReport
-
-
 @dataclass
 class Fitting:
-    """One fit of a classifier, whose parameters and classes are given."""
+    """One fit: sets the attributes of a classifier whose parameters and classes are given."""
 
-    parameters: OpenSetClassifier
+    classifier: OpenSetClassifier
     X: NDArray[Any]
     y: Rows  # 0..C-1, or -1 for outliers
     weight: Floats | None
     groups: Rows | None  # numbers of groups of rows that belong together
-    aside: float  # share of the rows to set aside for calibration
     rng: np.random.RandomState
     notes: list[str] = field(default_factory=list)
 
-    def run(self) -> Fitted:
-        """Fit everything; threads do not speed up small products, and slow them down where cores are busy."""
+    def run(self) -> tuple[Calibrated, Calibrated | None]:
+        """Calibration, and the same from folds that keep similar rows together, None if there are hardly any.
+
+        Threads do not speed up small products, and slow them down where cores are busy.
+        """
         self.classes, self.head, self.rejector = (
-            self.parameters.classes_,
-            self.parameters.head,
-            self.parameters.rejector,
+            self.classifier.classes_,
+            self.classifier.head,
+            self.classifier.rejector,
         )
-        self.max_ofpr: float | None = self.parameters.max_ofpr
+        self.max_ofpr: float | None = self.classifier.max_ofpr
+        self.aside = SPLIT_SHARE if self.classifier.calibration == "split" else 0.0
         with threadpool_limits(1 if self.X.size < SMALL else None, user_api="blas"):
             return self._run()
 
-    def _run(self) -> Fitted:
+    def _run(self) -> tuple[Calibrated, Calibrated | None]:
         known, outliers = np.flatnonzero(self.y != UNKNOWN), np.flatnonzero(self.y == UNKNOWN)
-        scaling = Scaling.of(self.X, known, self.parameters.scaling)
+        scaling = Scaling.of(self.X, known, self.classifier.scaling)
         split = self._split_rows(known, scaling)
         rows = np.append(split.working, outliers)
         weight = None if self.weight is None else self.weight[rows]
@@ -199,8 +187,20 @@ class Fitting:
             small_classes=tuple(str(label) for label in self.classes[small].tolist()),
             notes=tuple(self.notes),
         )
-        exact = len(split.aside) > 0
-        return Fitted(final, scale, choice.rejector, calibration, exact, alike, choice.held_out, report)
+        fitted, held_out = self.classifier, choice.held_out
+        fitted.observer_, fitted.evidence_scale_, fitted.rejector_, fitted.report_ = (
+            final,
+            scale,
+            choice.rejector,
+            report,
+        )
+        fitted.calibration_kind_ = "split" if len(split.aside) else "cross"
+        fitted.held_out_scores_, fitted.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
+        if held_out is not None:
+            fitted.held_out_scores_ = np.concatenate(held_out.scores)
+            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in held_out.folds]
+            fitted.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
+        return calibration, alike
 
     # Rows
 
@@ -298,10 +298,10 @@ class Fitting:
     def _class_plans(self, y: Rows, groups: Rows) -> list[Plan]:
         """Folds without some classes; none if there are too few. Outliers come after the known samples."""
         if len(self.classes) < 3:
-            if self.rejector in ("learned", "selected") and self.parameters.seen_by_encoder is not True:
+            if self.rejector in ("learned", "selected") and self.classifier.seen_by_encoder is not True:
                 self.notes.append("Two classes are too few to hold one out, so the distance to known samples rejects.")
             return []
-        repeats, parts = 1 if len(y) > MOST_REPEATED else None, self.parameters.folds
+        repeats, parts = 1 if len(y) > MOST_REPEATED else None, self.classifier.folds
         # A head that lacks few classes is most like the final one.
         folds = max(parts, min(len(self.classes), CLASS_FOLDS)) if len(y) <= FEW else parts
         splitter = HeldOutSplit(folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
@@ -320,13 +320,13 @@ class Fitting:
     def _observe(self, observe: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
         """Fit a head and scores on each plan, and observe the other rows of the plan."""
         start = time.perf_counter()
-        found = list(Parallel(n_jobs=self.parameters.n_jobs)(delayed(observe)(task, *plan) for plan in plans))
+        found = list(Parallel(n_jobs=self.classifier.n_jobs)(delayed(observe)(task, *plan) for plan in plans))
         if plans:
             self._say(f"{len(plans)} {what}", start)
         return found
 
     def _say(self, done: str, start: float) -> None:
-        verbose = self.parameters.verbose
+        verbose = self.classifier.verbose
         sentence = f"{done}: {time.perf_counter() - start:.1f} s"
         if callable(verbose):
             verbose(sentence)
@@ -378,8 +378,8 @@ class Fitting:
         return choice
 
     def _seen_by_encoder(self, task: Task, folds: Sequence[Fold]) -> bool:
-        if self.parameters.seen_by_encoder != "auto" or not folds:
-            return self.parameters.seen_by_encoder is True
+        if self.classifier.seen_by_encoder != "auto" or not folds:
+            return self.classifier.seen_by_encoder is True
         accuracy = np.mean([fold.correct.sum() / max(fold.known.sum(), 1) for fold in folds])
         known = task.y != UNKNOWN
         if accuracy < NEAR_PERFECT or task.scaling.kind == "columns":
@@ -470,7 +470,7 @@ class Fitting:
         The final head knows more rows, so its scores of new samples are lower. Where rows are few, the difference is
         measured with heads that know only half of them: scores fall like one over the number of rows.
         """
-        parts = self.parameters.folds
+        parts = self.classifier.folds
         observed, n_known = self._deal(task, groups, max(parts, MANY_PARTS) if len(groups) <= FEW else parts)
         if len(groups) > FEW:
             return observed

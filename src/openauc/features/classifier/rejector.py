@@ -298,21 +298,9 @@ def choose_rejector(
 ) -> Choice:
     """Choose a rejector by its results on held-out classes.
 
-    Parameters
-    ----------
-    folds, names
-        Observations of heads without some classes, and the names of the columns of evidence. Without folds nothing can
-        be compared or learned.
-    wanted
-        ``"learned"``, ``"average"``, ``"selected"``, or the name of a score, which is then the only candidate.
-    n_classes
-        Number of known classes.
-    max_ofpr
-        Aim at partial OpenAUC.
-    misleading
-        Whether the encoder was trained on the held-out classes; then ``max_logit`` rejects.
-    seed
-        Seed of the draw of samples to learn from.
+    ``folds`` are observations of heads without some classes, ``names`` those of the columns of evidence. ``wanted`` is
+    ``"learned"``, ``"average"``, ``"selected"``, or the name of a score, which is then the only candidate. If the
+    encoder was trained on the held-out classes they are ``misleading``, and ``max_logit`` rejects.
     """
     average = tuple(name for name in AVERAGE if name in names)
     if misleading and wanted in REJECTORS:
