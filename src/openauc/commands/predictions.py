@@ -132,7 +132,8 @@ def threshold(
     from openauc.metrics.operating import TARGETS, choose_threshold
 
     name, _, share = target.partition("=")
-    check_choice("--target", name, TARGETS)
+    if name not in TARGETS:
+        raise ValueError(f"--target {target!r} is unknown; expected one of {', '.join(TARGETS)}.")
     if name in ("known_acceptance", "unknown_recall") and not share:
         raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
     run = file if file.is_dir() else None

@@ -49,7 +49,6 @@ class Progress(Watch):
             self._say(f"{self.total} trials, {len(done)} of them done before")
 
     def started(self, specs: Sequence[TrialSpec]) -> None:
-        """Trials went to a worker."""
         for spec in specs:
             self.waiting.discard(spec.id)
             self.running[spec.id] = time.monotonic()
@@ -72,12 +71,10 @@ class Progress(Watch):
 
     @property
     def total(self) -> int:
-        """Number of trials."""
         return len(self.results) + len(self.running) + len(self.waiting)
 
     @property
     def failed(self) -> int:
-        """Number of trials that ended in an error."""
         return sum(result.error is not None for result in self.results)
 
     def seconds_left(self) -> float | None:
