@@ -448,7 +448,7 @@ def test_two_processes_that_save_into_one_folder_leave_a_whole_model_at_any_time
         model.save(tmp_path / name)
     shared_folder = tmp_path / "shared"
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, shared_folder, tmp_path / name, "40"], stderr=subprocess.PIPE)
+        subprocess.Popen([sys.executable, "-c", WRITER, shared_folder, tmp_path / name, "25"], stderr=subprocess.PIPE)
         for name in models
     ]
     for writer in writers:

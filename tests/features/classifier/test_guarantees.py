@@ -115,8 +115,7 @@ def accepted_shares(repetitions, n_classes, acceptance, per_class=20, **options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("acceptance", [0.8, 0.95])
-@pytest.mark.parametrize(("per_class", "above"), [(20, 0.05), (150, 0.01)])
+@pytest.mark.parametrize(("acceptance", "per_class", "above"), [(0.8, 20, 0.05), (0.95, 150, 0.01)])
 def test_cross_fitted_acceptance_is_near_what_was_asked_for(acceptance, per_class, above):
     """Or a little above: the model in use knows more than those of the folds, the more so of few samples."""
     shares, model = accepted_shares(150, 2, acceptance, per_class, head="class_mean")
