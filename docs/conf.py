@@ -45,7 +45,10 @@ exclude_patterns = ["_build", "generated/report", "**/GALLERY_HEADER.rst"]
 nitpicky = True
 # Types of other libraries are named in signatures, and their pages are out of reach without the network; what kinds of
 # metrics are made of has none, nor has what passes between workers.
-INNER = r"openauc\.metrics\.\w+\.(?:RankTable|Influence|WeightedRate)"
+INNER = (
+    r"openauc\.(?:metrics\.\w+|intervals)\."
+    r"(?:RankTable|RankedSamples|Samples|Influence|WeightedRate|Spread|Measured|_?Resample[sd])"
+)
 PASSED = r"openauc\.(?:shards\.paths\.Outcome|_columns\.ColumnNames)"
 nitpick_ignore_regex = [("py:.*", rf"(?!openauc\b).*|openauc\..*\.T|{INNER}|{PASSED}")]
 suppress_warnings = ["config.cache"]  # the gallery's settings hold classes

@@ -348,3 +348,9 @@ def test_choices():
         check.check_choice("ties", "strikt", ("half", "strict"))
     with pytest.raises(ValueError, match=r"expected one of 'half', 'strict'\.$"):
         check.check_choice("ties", "0.7", iter(("half", "strict")))
+
+
+def test_labels_and_names_in_text():
+    assert [check.read_label(text) for text in ("-1", "007", "other")] == [-1, "007", "other"]
+    assert check.named(["a", "b", "c"], most=2) == "'a', 'b', 1 more"
+    assert check.named([]) == "none"

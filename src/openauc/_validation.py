@@ -18,7 +18,6 @@ Vector = ArrayLike
 """One value per sample, shape (N,)."""
 Weights = ArrayLike | None
 """How often each sample counts, shape (N,); None: once."""
-_LARGEST_EXACT_INTEGER = 2**53
 _ROUNDING = 1e-12  # relative: 0.55 * 20 must count as 11, not as a little more
 
 
@@ -48,8 +47,7 @@ def as_scores(name: str, values: ArrayLike) -> NDArray[Any]:
     array = as_vector(name, values)
     if array.dtype.kind in "biu":
         wide = array.astype(np.float64)
-        beyond = np.abs(wide) >= _LARGEST_EXACT_INTEGER  # 2**53 itself may be a rounded 2**53 + 1
-        if array.dtype.itemsize == 8 and beyond.any():
+        if (np.abs(wide) >= 2**53).any():  # 2**53 itself may be a rounded 2**53 + 1
             raise ValueError(
                 f"{name} holds integers beyond 2**53 - 1, which float64 may round and so tie; "
                 "subtract a common offset first."
@@ -126,40 +124,25 @@ def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Make the two label arrays comparable; refuse integers against names.
-
-    Classes 0, 1, 2 with "other" for unknown are text on one side only: there integers become their text.
-
-    >>> same_label_type(np.array(["0", "2", "other"]), np.array([0, 1, 2]))[1].tolist()
-    ['0', '1', '2']
-    """
+    """Make the two label arrays comparable: integers become text beside "0", "1", "other"; names are refused."""
     if (y_true.dtype.kind == "U") == (y_pred.dtype.kind == "U") or len(y_true) == 0 or len(y_pred) == 0:
         return y_true, y_pred
-    if y_true.dtype.kind == "U" and _holds_integers(y_true):
-        return y_true, as_text(y_pred)
-    if y_pred.dtype.kind == "U" and _holds_integers(y_pred):
-        return as_text(y_true), y_pred
-    raise TypeError(
-        f"y_true holds {_kind_word(y_true)} (such as {y_true[0].item()!r}) but y_pred holds "
-        f"{_kind_word(y_pred)} (such as {y_pred[0].item()!r}); use the same kind of label in both."
-    )
-
-
-def _holds_integers(names: NDArray[Any]) -> bool:
-    """Whether some names are integers as Python writes them; "007" tells that digits are only part of a name."""
+    names = y_true if y_true.dtype.kind == "U" else y_pred
     digits = names[np.strings.isdecimal(names)]
-    padded = np.strings.startswith(digits, "0") & (digits != "0")
-    return bool(len(digits)) and not padded.any()
+    padded = np.strings.startswith(digits, "0") & (digits != "0")  # "007": digits are only part of a name
+    if len(digits) and not padded.any():
+        return (y_true, as_text(y_pred)) if names is y_true else (as_text(y_true), y_pred)
+    true, pred = ("names" if labels is names else "integers" for labels in (y_true, y_pred))
+    raise TypeError(
+        f"y_true holds {true} (such as {y_true[0].item()!r}) but y_pred holds {pred} (such as {y_pred[0].item()!r}); "
+        "use the same kind of label in both."
+    )
 
 
 def as_text(integers: NDArray[Any]) -> NDArray[Any]:
     """Integers as Python writes them."""
     classes, position = np.unique(integers, return_inverse=True)
     return np.array([str(label) for label in classes.tolist()])[position]
-
-
-def _kind_word(labels: NDArray[Any]) -> str:
-    return "names" if labels.dtype.kind == "U" else "integers"
 
 
 def as_label(label: Any) -> Label:
@@ -169,32 +152,25 @@ def as_label(label: Any) -> Label:
 
 
 def read_label(text: str) -> Label:
-    """The label that ``text`` writes: an integer if Python writes it so, else a name, as "007" or "²" is.
-
-    >>> read_label("-1"), read_label("007"), read_label("other")
-    (-1, '007', 'other')
-    """
+    """The label that ``text`` writes: an integer if Python writes it so, else a name, as "007" or "²" is."""
     return int(text) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else text
 
 
 def is_label(labels: NDArray[Any], label: Label) -> NDArray[np.bool_]:
     """Where ``labels`` equals ``label``; among names, the default -1 is the string ``"-1"``."""
-    wanted: Any = str(label) if labels.dtype.kind == "U" else label
-    if labels.dtype.kind != "U" and isinstance(wanted, str):
+    text = labels.dtype.kind == "U"
+    if isinstance(label, str) and not text:
         raise TypeError(f"unknown_label is {label!r} but y_true holds integers; pass an integer.")
-    result: NDArray[np.bool_] = labels == wanted
-    return result
+    return np.asarray(labels == (str(label) if text else label))
 
 
 def check_same_length(**arrays: NDArray[Any]) -> None:
     """All arrays describe the same samples."""
-    (first, reference), *others = arrays.items()
-    for name, array in others:
-        if len(array) != len(reference):
-            raise ValueError(
-                f"{name} has {len(array)} entries but {first} has {len(reference)}; pass one value per "
-                "sample, unknown samples included."
-            )
+    first, n = next((name, len(array)) for name, array in arrays.items())
+    for name, array in arrays.items():
+        if len(array) != n:
+            remedy = "pass one value per sample, unknown samples included."
+            raise ValueError(f"{name} has {len(array)} entries but {first} has {n}; {remedy}")
 
 
 def require_samples(n_known: int, n_unknown: int, unknown_label: Label, *, unknown: bool = True) -> None:
@@ -243,14 +219,9 @@ def at_most(share: float, total: ArrayLike) -> NDArray[np.float64]:
 
 
 def named(names: Iterable[Any], most: int = 20) -> str:
-    """Names in quotes, the first of many.
-
-    >>> named(["a", "b", "c"], most=2), named([])
-    ("'a', 'b', 1 more", 'none')
-    """
-    found = list(names)
-    more = [f"{len(found) - most} more"] if len(found) > most else []
-    return ", ".join([*map(repr, found[:most]), *more]) or "none"
+    """Names in quotes, the first of many: 'a', 'b', 1 more; or none."""
+    found = list(map(repr, names))
+    return ", ".join([*found[:most], *([f"{len(found) - most} more"] if len(found) > most else [])]) or "none"
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:

@@ -75,15 +75,12 @@ class _Commands(TyperGroup):
             except (ValueError, TypeError, OSError, ImportError) as error:
                 if os.environ.get("OPENAUC_TRACEBACK"):
                     raise
+                sentence = str(error)
+                if isinstance(error, OSError) and error.filename is not None:
+                    sentence = f"{error.filename}: {error.strerror}."
                 command = self.get_command(ctx, ctx.invoked_subcommand or "")
-                say(f"error: {_with_options(_sentence(error), command)}", err=True)
+                say(f"error: {_with_options(sentence, command)}", err=True)
                 ctx.exit(2)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}."
-    return str(error)
 
 
 def _with_options(message: str, command: Any) -> str:

@@ -59,10 +59,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        values = asdict(self)
-        values["names"] = list(self.names)
-        values["differences"] = [{**asdict(d), "interval": list(d.interval)} for d in self.differences]
-        return values
+        differences = [{**asdict(d), "interval": list(d.interval)} for d in self.differences]
+        return asdict(self) | {"names": list(self.names), "differences": differences}
 
 
 def compare(
@@ -77,13 +75,12 @@ def compare(
 ) -> Comparison:
     """Paired differences of two or more models on the same samples, with interval and p-value.
 
-    The variance of a difference follows from those of its two terms and the correlation of what each sample does to
-    them, its influence; for pairwise metrics and accuracy this is DeLong's test. Near 1, where few samples are lost and
-    fewer still by one model only, two samples are added to it, one lost by either model (Bonett and Price 2012).
+    The variance of a difference follows from the influence of each sample on its two terms; for means over pairs and
+    accuracy this is DeLong's test. Near 1 two samples are added to it, one lost by either model (Bonett and Price
+    2012).
 
-    A metric that is a plain function has no influence: it gets the paired bootstrap and a paired permutation test.
-    Under the hypothesis that the models are exchangeable, each sample's (prediction, rank) may be swapped between them;
-    ranks rather than scores, since two models need not share a scale, so it must depend on the order of scores only.
+    A metric that is a plain function gets the paired bootstrap and a permutation test, which swaps the (prediction,
+    rank) of samples between the models; such a metric must depend on the order of scores only.
 
     Parameters
     ----------
@@ -104,20 +101,18 @@ def compare(
     """
     if len(models) < 2:
         raise ValueError(f"compare needs at least two models, got {len(models)}.")
-    labels = tuple(names) if names is not None else _letters(len(models))
+    letters = string.ascii_uppercase if len(models) <= 26 else [f"model {i + 1}" for i in range(len(models))]
+    labels = tuple(names if names is not None else letters[: len(models)])
     if len(labels) != len(models) or len(set(labels)) != len(labels):
         raise ValueError(f"names must be {len(models)} different names, one per model, got {list(labels)}.")
-    chosen = (
-        metrics
-        if isinstance(metrics, Mapping)
-        else {name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics}
-    )
+    if not isinstance(metrics, Mapping):
+        metrics = {name: METRICS[check.check_choice("metric", name, METRICS)] for name in metrics}
     normal_quantile(level)
-    need_unknown = any(metric.needs_unknown for metric in chosen.values())
+    need_unknown = any(metric.needs_unknown for metric in metrics.values())
     samples = [read_samples(*model, unknown_label=unknown_label, need_unknown=need_unknown) for model in models]
     require_same_samples(samples, labels)
     ranked = [RankedSamples(s) for s in samples]
-    return compare_ranked(ranked, labels, chosen, baseline, level, seed_of(rng), n_replicates)
+    return compare_ranked(ranked, labels, metrics, baseline, level, seed_of(rng), n_replicates)
 
 
 def compare_ranked(
@@ -148,27 +143,19 @@ def compare_ranked(
     return Comparison(names, level, first.n_known, first.n_unknown, tuple(rows))
 
 
-def _letters(n: int) -> tuple[str, ...]:
-    return tuple(string.ascii_uppercase[i] if n <= 26 else f"model {i + 1}" for i in range(n))
-
-
 def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> None:
     """Raise unless all models were tested on the same samples in the same order."""
-    first = samples[0].y_true
-    for name, other in zip(names[1:], samples[1:], strict=True):
-        if len(other.y_true) != len(first):
-            raise ValueError(
-                f"{names[0]} has {len(first)} samples but {name} has {len(other.y_true)}; a paired comparison needs "
-                "the same test samples in the same order."
-            )
-        alike = other.y_true.dtype.kind == first.dtype.kind
-        differs = np.flatnonzero(other.y_true != first if alike else other.y_true.astype(str) != first.astype(str))
+    first, remedy = samples[0].y_true, "a paired comparison needs the same test samples in the same order."
+    for name, other in zip(names[1:], (part.y_true for part in samples[1:]), strict=True):
+        if len(other) != len(first):
+            raise ValueError(f"{names[0]} has {len(first)} samples but {name} has {len(other)}; {remedy}")
+        alike = other.dtype.kind == first.dtype.kind
+        differs = np.flatnonzero(other != first if alike else other.astype(str) != first.astype(str))
         if len(differs):
             row = int(differs[0])
             raise ValueError(
                 f"y_true of {names[0]} and {name} differ in {len(differs)} of {len(first)} samples, first in sample "
-                f"{row} ({first[row].item()!r} against {other.y_true[row].item()!r}); a paired comparison needs the "
-                "same test samples in the same order."
+                f"{row} ({first[row].item()!r} against {other[row].item()!r}); {remedy}"
             )
 
 
@@ -196,10 +183,7 @@ def _by_influence(
 def difference_interval(
     difference: float, apart: Sequence[Floats], unseen: float, level: float
 ) -> tuple[Interval, float]:
-    """Interval and p-value of a difference from what each known and each unknown sample adds to it.
-
-    ``unseen`` adds to its variance. A skew distribution moves both bounds (Johnson 1978).
-    """
+    """Interval and p-value of a difference from what each sample adds to it; skewness moves both (Johnson 1978)."""
     error = float(np.sqrt(_variance_of_sum(apart) + unseen))
     third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
 
@@ -264,8 +248,7 @@ def _permutation(metric: Metric, one: Resamples, other: Resamples, difference: f
 
 def _mid_ranks(ranking: Ranking) -> Floats:
     """Rank of each sample among all, ties sharing their mean rank."""
-    first = np.concatenate([[0], ranking.last[:-1] + 1])
-    return np.asarray((0.5 * (first + ranking.last))[ranking.column])
+    return np.asarray((0.5 * (np.append(-1, ranking.last[:-1]) + 1 + ranking.last))[ranking.column])
 
 
 def holm(p_values: Iterable[float]) -> list[float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,8 @@ class Evaluation:
         raise AttributeError(f"no metric {name!r} here; there are {', '.join(values)}.")
 
     def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy cannot be copied or sent to another process
-        names = ("values", "intervals", "thresholds", "better", "methods")
-        parts = [dict(getattr(self, name)) for name in names]
-        return type(self), (self.n_known, self.n_unknown, *parts, self.level, dict(self.curves))
+        values = (getattr(self, entry.name) for entry in fields(self))
+        return type(self), tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
 
     def to_dict(self, *, curves: bool = False) -> dict[str, Any]:
         """JSON-ready; what is infinite becomes the string that float() reads. ``curves`` adds their points."""
@@ -66,9 +65,9 @@ class Evaluation:
             "n_known": self.n_known,
             "n_unknown": self.n_unknown,
             "level": self.level,
-            "values": {name: _finite(value) for name, value in self.values.items()},
-            "intervals": {name: [_finite(bound) for bound in bounds] for name, bounds in self.intervals.items()},
-            "thresholds": {name: _finite(value) for name, value in self.thresholds.items()},
+            "values": dict(zip(self.values, _finite(self.values.values()), strict=True)),
+            "intervals": {name: _finite(bounds) for name, bounds in self.intervals.items()},
+            "thresholds": dict(zip(self.thresholds, _finite(self.thresholds.values()), strict=True)),
             "better": dict(self.better),
             "methods": dict(self.methods),
         }
@@ -115,19 +114,21 @@ class Evaluation:
         return axes
 
 
-def _finite(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
+def _finite(values: Iterable[float]) -> list[float | str]:
+    return [value if math.isfinite(value) else str(value) for value in values]
 
 
 def _points(curve: Curve) -> dict[str, Any]:
-    threshold = [_finite(t) for t in curve.threshold.tolist()]
-    labels = {"x_label": curve.x_label, "y_label": curve.y_label}
-    return {"x": curve.x.tolist(), "y": curve.y.tolist(), "threshold": threshold, **labels}
+    return asdict(curve) | {
+        "x": curve.x.tolist(),
+        "y": curve.y.tolist(),
+        "threshold": _finite(curve.threshold.tolist()),
+    }
 
 
 def _curve(points: Mapping[str, Any]) -> Curve:
-    threshold = np.array([float(t) for t in points["threshold"]])
-    return Curve(np.array(points["x"]), np.array(points["y"]), threshold, points["x_label"], points["y_label"])
+    arrays = {name: np.array([float(value) for value in points[name]]) for name in ("x", "y", "threshold")}
+    return Curve(**{**points, **arrays})
 
 
 def evaluate(
@@ -156,8 +157,7 @@ def evaluate(
     rng, n_replicates
         Seed (or generator) and size of the bootstrap.
     sample_weight
-        (N,) how often each sample counts. Intervals then are those of the effective number of samples on each side,
-        (sum w)^2 / sum w^2, not of the sum of the weights.
+        (N,) how often each sample counts. Intervals rest on the effective number of samples, (sum w)^2 / sum w^2.
 
     Examples
     --------
@@ -165,16 +165,10 @@ def evaluate(
     >>> e.openauc, e.n_known, e.thresholds["fpr_at_95tpr"]
     (0.5, 3, 0.2)
     """
-    samples = read_samples(
-        y_true,
-        y_pred,
-        open_score,
-        unknown_label=unknown_label,
-        need_unknown=any(metric.needs_unknown for metric in metrics.values()),
-        sample_weight=sample_weight,
-    )
-    ranked = RankedSamples(samples)
-    if samples.n_unknown:
+    need_unknown = any(metric.needs_unknown for metric in metrics.values())
+    options: dict[str, Any] = {"unknown_label": unknown_label, "sample_weight": sample_weight}
+    ranked = RankedSamples(read_samples(y_true, y_pred, open_score, need_unknown=need_unknown, **options))
+    if ranked.samples.n_unknown:
         warn_if_reversed(float(auroc_of(ranked.ranking.table)))
     return evaluate_ranked(ranked, metrics, level, seed_of(rng), n_replicates)
 

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -41,6 +42,7 @@ POLL_SECONDS = 5.0
 """How often, at least, the size of a Ray cluster is looked at."""
 
 _READY, _INTERRUPTED = "ready", "interrupted"  # what a worker says besides outcomes
+_LONGEST_FOLDER = 70  # bytes of the folder in which a socket is made, whose name has at most 107
 
 
 Work = Callable[[Any], Any]
@@ -274,8 +276,14 @@ def _start_server(work: Work, environment: Mapping[str, str]) -> None:
     module = getattr(getattr(work, "func", work), "__module__", "__main__")
     if module != "__main__":
         multiprocessing.set_forkserver_preload([module])
-    with process_environment(environment):  # libraries look at their first import
-        forkserver.ensure_running()
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER and os.path.isdir("/tmp"):
+        tempfile.tempdir = "/tmp"
+    try:
+        with process_environment(environment):  # libraries look at their first import
+            forkserver.ensure_running()
+    finally:
+        tempfile.tempdir = folder
 
 
 @contextmanager

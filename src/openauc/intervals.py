@@ -20,10 +20,7 @@ _LOSSES_PER_SIZE = 4
 
 
 class Interval(NamedTuple):
-    """A confidence interval.
-
-    >>> low, high = Interval(0.7, 0.8)
-    """
+    """A confidence interval, ``(low, high)``."""
 
     low: float
     high: float
@@ -68,10 +65,7 @@ class WeightedRate(NamedTuple):
 
 
 def rates_interval(rates: Sequence[WeightedRate], level: float = 0.95, effective: float = 1.0) -> Interval:
-    """Interval of a weighted sum of independent rates from their Wilson intervals (Newcombe's square-and-add).
-
-    A trial counts as ``effective`` ones.
-    """
+    """Newcombe's interval of a weighted sum of independent rates, a trial counting as ``effective`` ones."""
     value, below, above = 0.0, 0.0, 0.0
     for weight, successes, trials in rates:
         n = effective * float(np.asarray(trials))
@@ -88,13 +82,10 @@ def pair_interval(
 ) -> Interval:
     """Interval of a mean over pairs of ``sizes`` known and unknown samples, between 0 and 1, from its variance.
 
-    The logit interval is right where many samples show the variance. Near 1 only a few samples lose pairs, so the
-    variance comes out too small. N pairs of distinct samples, N being the size of the smaller side, are at least N
-    independent trials. So the interval also holds Wilson's of as many trials as the variance stands for, but of at
-    most N trials when nothing is lost, and N more for every four losses. After few losses its upper end counts half a
-    loss less (continuity correction). Near 0 it is the mirror image.
-
-    Where only a share ``span`` of the unknown samples takes part, a trial loses 1 / ``span``.
+    Near 1 only a few samples lose pairs, so the variance of the logit interval is too small. The interval therefore
+    also holds Wilson's of as many trials as the variance stands for: at most N, the size of the smaller side, when
+    nothing is lost, and N more for every four losses. After few losses its upper end counts half a loss less. Near 0
+    it is the mirror image. With only a share ``span`` of the unknown samples, a trial loses 1 / ``span``.
 
     >>> low, high = pair_interval(0.7, 0.001, (100, 100))
     >>> f"{low:.3f} {high:.3f}"
@@ -156,10 +147,7 @@ class Spread(NamedTuple):
         return Interval(self.largest * low, self.largest * high)
 
     def unseen_with(self, other: Spread) -> float:
-        """Variance that one more sample lost by either of two models would add to their difference.
-
-        2 / N^2 where nothing is lost, N being the samples of the smaller side; half of it after four losses, and so on.
-        """
+        """Variance of a difference if either model lost one more sample; falls with the losses seen."""
         lost = min(min(one.value, one.largest - one.value) / one.largest for one in (self, other))
         smaller = min(self.sizes[0], self.sizes[1] * self.span)
         return 2.0 * (self.largest / smaller) ** 2 / (1.0 + smaller * lost / _LOSSES_PER_SIZE)

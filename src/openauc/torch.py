@@ -1,9 +1,8 @@
 """Open-set metrics of tensors, for training loops: ``pip install 'openauc[torchmetrics]'``.
 
-``OpenAUC``, ``AUROC``, ``ClosedSetAccuracy`` and ``FPRAtTPR`` are metrics of torchmetrics: updated batch by batch,
-synchronised between processes, members of a ``MetricCollection``, logged by Lightning. ``OpenSetMetric`` takes the name
-of any other metric of the rank table. ``openauc_score`` is for tensors at hand. A score is never squashed and nothing
-is guessed from the data: scores are kept as integers in the same order, and ``compute`` ranks these on the host.
+``OpenAUC``, ``AUROC``, ``ClosedSetAccuracy`` and ``FPRAtTPR`` are metrics of torchmetrics; ``OpenSetMetric`` takes the
+name of any other metric of the rank table. ``openauc_score`` is for tensors at hand. Scores are kept as integers in the
+same order, and ``compute`` ranks these on the host.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,14 +40,6 @@ _FIRST = (1023 - 64) << MANTISSA_BITS  # among the bins of an accumulator, that 
 _LARGEST = 2**63 - 1
 
 
-class Batch(NamedTuple):
-    """Samples as integers: the key of the score, the kind, and whether the sample can be counted at all."""
-
-    key: Tensor
-    kind: Tensor
-    counted: Tensor
-
-
 def score_key(score: Tensor) -> Tensor:
     """Integer in the order of the score, the same as ``openauc.streaming.rows.score_key``.
 
@@ -66,43 +57,31 @@ def _precision(device: torch.device) -> torch.dtype:
 
 
 def bin_index(key: Tensor) -> Tensor:
-    """Position from 0 of the bin of a key: that of an accumulator, the outermost and innermost ones taken together.
-
-    >>> (bin_index(score_key(torch.tensor([0.0, 1e-30, 1.0, 1.0009, 1.001, 1e30, torch.inf]))) - _SIDE).tolist()
-    [0, 0, 65536, 65536, 65537, 131071, 131071]
-    """
+    """Position of the bin of a key: as in an accumulator, with all outermost and all innermost bins as one."""
     number: Tensor = bin_of(key)
     sign = number >> 63
     size = ((number ^ sign) - _FIRST).clamp(0, _SIDE - 1)
     return (size ^ sign) + _SIDE
 
 
-def read_batch(y_true: Tensor, y_pred: Tensor, open_score: Tensor, unknown_label: int) -> Batch:
-    """Check the triple as far as one can without reading from the device; samples that must not be do not count."""
-    for name, labels in (("y_true", y_true), ("y_pred", y_pred)):
-        if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
-            raise TypeError(f"{name} must be a tensor of integers, got {_described(labels)}; convert it with .long().")
-    if not isinstance(open_score, Tensor) or not open_score.is_floating_point():
-        raise TypeError(
-            f"open_score must be a tensor of floating-point numbers, got {_described(open_score)}; "
-            "convert it with .double()."
-        )
+def read_batch(y_true: Tensor, y_pred: Tensor, open_score: Tensor, unknown_label: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Key of the score, kind, and whether the sample counts at all; nothing is read from the device."""
     for name, values in (("y_true", y_true), ("y_pred", y_pred), ("open_score", open_score)):
+        floats = name == "open_score"
+        found = values.dtype if isinstance(values, Tensor) else type(values).__name__
+        if not isinstance(found, torch.dtype) or found.is_complex or found.is_floating_point != floats:
+            wanted, remedy = ("floating-point numbers", "double") if floats else ("integers", "long")
+            raise TypeError(f"{name} must be a tensor of {wanted}, got {found}; convert it with .{remedy}().")
         if values.ndim != 1:
             raise ValueError(
                 f"{name} has shape {tuple(values.shape)}; expected one value per sample, shape (N,). "
                 "A matrix of class scores is passed to a metric as logits=."
             )
     check.check_same_length(y_true=y_true, y_pred=y_pred, open_score=open_score)  # type: ignore[arg-type]
-    true, pred = y_true.detach().to(torch.int64), y_pred.detach().to(torch.int64)
+    true, pred, score = y_true.detach().to(torch.int64), y_pred.detach().to(torch.int64), open_score.detach()
     unknown = true == unknown_label
     kind = torch.where(unknown, UNKNOWN_KIND, (true == pred).to(torch.int64)).to(torch.uint8)
-    score = open_score.detach()
-    return Batch(score_key(score), kind, ~torch.isnan(score) & (unknown | (true >= 0)))
-
-
-def _described(values: object) -> str:
-    return str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
+    return score_key(score), kind, ~torch.isnan(score) & (unknown | (true >= 0))
 
 
 def openauc_score(
@@ -116,24 +95,15 @@ def openauc_score(
     """
     metric = OpenAUC(ties=ties, unknown_label=unknown_label, sync_on_compute=False)
     metric.update(y_true, y_pred, open_score)
-    value: Tensor = metric.compute()
-    return value.to(open_score.device)
+    return torch.as_tensor(metric.compute(), device=open_score.device)
 
 
 class OpenSetMetric(Metric):
     """A metric of the rank table of all samples.
 
-    *Exact* (the default): keeps the integer key of every score, nine bytes per sample.
-
-    *Constant memory* (``exact=False``): counts samples in bins that tell scores apart to a thousandth of their
-    magnitude; samples of a bin count as tied, and ``bounds`` certifies what that may have cost. The table is dense, 10
-    MB at all times, and spans magnitudes from 2**-64 (5e-20) to 2**64 (2e19): smaller ones of a sign share a bin, and
-    so do larger ones. Within, float16 and bfloat16 numbers have bins of their own, and the value is exact.
-
-    ``update`` never reads from the device; ``forward``, ``compute`` and ``bounds`` do. A single batch may lack known or
-    unknown samples: there ``forward`` returns NaN. ``compute`` and ``bounds`` raise an error instead.
-
-    Members of one ``MetricCollection`` with the same options share their state.
+    ``update`` never reads from the device; ``forward``, ``compute`` and ``bounds`` do. Where known or unknown samples
+    are missing, ``forward`` returns NaN; ``compute`` and ``bounds`` raise an error. Members of one ``MetricCollection``
+    with the same options share their state.
 
     Parameters
     ----------
@@ -141,7 +111,9 @@ class OpenSetMetric(Metric):
         Name in ``openauc.METRICS`` of a metric that needs the ranks alone, such as "average_precision_unknown", or a
         ``TableMetric``.
     exact
-        Whether to keep every score.
+        Whether to keep every score, nine bytes per sample. If not, samples are counted in bins, 10 MB in all, that tell
+        scores apart to a thousandth of their magnitude, from 2**-64 (5e-20) to 2**64 (2e19). Samples of a bin count as
+        tied, and ``bounds`` certifies what that may have cost. float16 and bfloat16 scores in that range stay exact.
     unknown_label
         The label of unknown samples.
     kwargs
@@ -160,8 +132,8 @@ class OpenSetMetric(Metric):
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
-    key: list[Tensor] | Tensor
-    kind: list[Tensor] | Tensor
+    key: Any  # a list of tensors; a tensor once processes were synchronised
+    kind: Any
     counts: Tensor
     low: Tensor
     high: Tensor
@@ -192,12 +164,7 @@ class OpenSetMetric(Metric):
         return self.metric.better == "higher"
 
     def update(
-        self,
-        y_true: Tensor,
-        y_pred: Tensor | None = None,
-        open_score: Tensor | None = None,
-        *,
-        logits: Tensor | None = None,
+        self, y_true: Tensor, y_pred: Any = None, open_score: Any = None, *, logits: Tensor | None = None
     ) -> None:
         """Add (N,) samples; (N, classes) ``logits`` stand for their arg max and minus their maximum."""
         if logits is not None:
@@ -209,24 +176,19 @@ class OpenSetMetric(Metric):
             open_score = -largest
         if y_pred is None or open_score is None:
             raise TypeError("update needs y_pred and open_score beside y_true, or logits=.")
-        batch = read_batch(y_true, y_pred, open_score, self.unknown_label)
-        self.n_refused = self.n_refused + (~batch.counted).sum()
+        key, kind, counted = read_batch(y_true, y_pred, open_score, self.unknown_label)
+        self.n_refused = self.n_refused + (~counted).sum()
         if self.exact:
-            assert isinstance(self.key, list) and isinstance(self.kind, list)  # noqa: PT018
-            self.key.append(batch.key)
-            self.kind.append(torch.where(batch.counted, batch.kind, N_KINDS))
-        else:
-            self._count(batch)
-
-    def _count(self, batch: Batch) -> None:
+            self.key.append(key)
+            self.kind.append(torch.where(counted, kind, N_KINDS))
+            return
         for name in ("counts", "low", "high"):
             if getattr(self, name).is_inference() and not torch.is_inference_mode_enabled():
                 setattr(self, name, getattr(self, name).clone())  # others cannot be changed in place
-        place = bin_index(batch.key)
-        cell = place * N_KINDS + batch.kind
-        self.counts.view(-1).scatter_add_(0, cell, batch.counted.to(torch.int64))
-        self.low.scatter_reduce_(0, place, batch.key, "amin")
-        self.high.scatter_reduce_(0, place, batch.key, "amax")
+        place = bin_index(key)
+        self.counts.view(-1).scatter_add_(0, place * N_KINDS + kind, counted.to(torch.int64))
+        self.low.scatter_reduce_(0, place, key, "amin")
+        self.high.scatter_reduce_(0, place, key, "amax")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add samples as ``update`` does; their own value, NaN where they have none."""
@@ -278,20 +240,17 @@ class OpenSetMetric(Metric):
     def bounds(self) -> tuple[Tensor, Tensor]:
         """Certified: the exact value of all samples so far lies between the two; equal if ``exact``.
 
-        Only of metrics that better operating points can only improve. Synchronises as ``compute`` does, so with several
-        processes all of them must ask.
+        For monotone metrics only. All processes must ask, since it synchronises them as ``compute`` does.
         """
-        with self.sync_context(
-            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
-        ):
+        options: dict[str, Any] = {"should_sync": self._to_sync, "should_unsync": self._should_unsync}
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, **options):
             table, pure = self._table()
             self._require(table)
         value = float(self.metric.of_table(table))
         found = (value, value) if pure.all() else self.metric.bounds(*extreme_orders(table, pure))
         if found is None:
-            raise TypeError(
-                f"bins do not bound the metric {self.metric.label!r}, which is not monotone; use exact=True."
-            )
+            label = self.metric.label
+            raise TypeError(f"bins do not bound the metric {label!r}, which is not monotone; use exact=True.")
         return self._tensor(found[0]), self._tensor(found[1])
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
@@ -310,8 +269,8 @@ class OpenSetMetric(Metric):
         return self._plot(val, ax)
 
 
-def _united(state: list[Tensor] | Tensor) -> Any:
-    """All parts of a state as an array; a state is a single tensor once processes were synchronised."""
+def _united(state: Any) -> Any:
+    """All parts of a state as an array."""
     parts = [state] if isinstance(state, Tensor) else state
     return np.concatenate([part.cpu().numpy() for part in parts]) if parts else np.empty(0, dtype=np.int64)
 
@@ -331,11 +290,10 @@ class OpenAUC(OpenSetMetric):
 
     name = "openauc"
 
-    def __init__(self, *, ties: Ties = "half", exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
+    def __init__(self, *, ties: Ties = "half", **kwargs: Any) -> None:
         check.check_choice("ties", ties, ("half", "strict"))
-        metric = standard_metrics(ties=ties)[self.name]
-        assert isinstance(metric, TableMetric)
-        super().__init__(metric, exact=exact, unknown_label=unknown_label, **kwargs)
+        metric: Any = standard_metrics(ties=ties)[self.name]
+        super().__init__(metric, **kwargs)
 
 
 class AUROC(OpenAUC):
@@ -347,13 +305,13 @@ class AUROC(OpenAUC):
 class ClosedSetAccuracy(OpenSetMetric):
     """Share of the known samples whose class is right; see ``openauc.closed_set_accuracy``."""
 
-    def __init__(self, *, exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
-        super().__init__("closed_set_accuracy", exact=exact, unknown_label=unknown_label, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__("closed_set_accuracy", **kwargs)
 
 
 class FPRAtTPR(OpenSetMetric):
     """Share of known samples rejected where at least ``tpr`` of the unknown ones are; see ``openauc.fpr_at_tpr``."""
 
-    def __init__(self, *, tpr: float = 0.95, exact: bool = True, unknown_label: int = UNKNOWN, **kwargs: Any) -> None:
-        super().__init__("fpr_at_95tpr", exact=exact, unknown_label=unknown_label, **kwargs)
+    def __init__(self, *, tpr: float = 0.95, **kwargs: Any) -> None:
+        super().__init__("fpr_at_95tpr", **kwargs)
         self.metric = replace(self.metric, of_table=partial(fpr_at_tpr_of, tpr=check.check_fraction("tpr", tpr)))

@@ -146,11 +146,8 @@ def judge(
         "unknown rows rejected": ~accepted[unknown],
         "accepted rows right": right[accepted],
     }
-    findings = [
-        Finding(name, float(np.mean(hits)), wilson_interval(int(np.sum(hits)), len(hits), level), len(hits))
-        for name, hits in shares.items()
-        if len(hits)
-    ]
+    found_shares = ((name, int(np.sum(hits)), len(hits)) for name, hits in shares.items())
+    findings = [Finding(name, k / n, wilson_interval(k, n, level), n) for name, k, n in found_shares if n]
     guarantee, advice = guarantee or Guarantee(), []
     if not unknown.all():
         findings[0] = found = _held_to_acceptance(findings[0], guarantee, level)

@@ -443,7 +443,7 @@ if __name__ == "__main__":
 def test_a_killed_driver_resumes_from_the_finished_shards(log: Path, tmp_path: Path, cache: Path, execute: str) -> None:
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, str(tmp_path / "driver.py"), str(log), execute]
-    temporary = tmp_path / "temporary"
+    temporary = tmp_path / ("long" * 20)  # a socket in it would have too long a name
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as driver:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openauc._columns import ColumnNames, means_unknown
+from openauc._files import write_text
 from openauc._validation import UNKNOWN, Label, check_choice, read_label
-from openauc.commands.terminal import say, say_wrapped, show
+from openauc.commands.terminal import p_text, say, say_wrapped, show
 
 if TYPE_CHECKING:
     from openauc._columns import Columns
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
-OneFile = Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILE_HELP)]
 LabelColumn = Annotated[str, typer.Option(help="Column of the true labels.")]
 PredColumn = Annotated[str, typer.Option(help="Column of the predicted classes.")]
 ScoreColumn = Annotated[str, typer.Option(help="Column of the open-set score, higher = more unknown.")]
@@ -35,8 +34,7 @@ LowerIsUnknown = Annotated[
     bool, typer.Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")
 ]
 Json = Annotated[
-    str | None,
-    typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON."),
+    str | None, typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")
 ]
 Level = Annotated[float, typer.Option(help="Level of the intervals.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of bootstrap and permutations.")]
@@ -44,10 +42,9 @@ Replicates = Annotated[int, typer.Option(help="Bootstrap replicates.")]
 
 
 def compare(
-    files: Files,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILE_HELP)],
     metric: Annotated[
-        list[str] | None,
-        typer.Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy."),
+        list[str] | None, typer.Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy.")
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="Compare every file with this one only.")] = None,
     json_out: Json = None,
@@ -82,7 +79,7 @@ def compare(
 
 
 def audit(
-    file: OneFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)],
     threshold: Annotated[float | None, typer.Option(help="Threshold of the constructions.")] = None,
     json_out: Json = None,
     label_column: LabelColumn = "y_true",
@@ -111,8 +108,7 @@ def threshold(
         ),
     ] = "known_acceptance=0.95",
     confidence: Annotated[
-        float | None,
-        typer.Option(help="Hold the share with this confidence over validation sets, not on average."),
+        float | None, typer.Option(help="Hold the share with this confidence over validation sets, not on average.")
     ] = None,
     cost: Annotated[
         list[str] | None,
@@ -132,7 +128,6 @@ def threshold(
 
     Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
     """
-    from openauc._files import write_text
     from openauc._trial_files import THRESHOLD, VALIDATION
     from openauc.metrics.operating import TARGETS, choose_threshold
 
@@ -142,13 +137,12 @@ def threshold(
     if name in ("known_acceptance", "unknown_recall") and not share:
         raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
     run = file if file.is_dir() else None
-    if run is not None:
-        file = run / VALIDATION
-        if not file.is_file():
-            raise ValueError(
-                f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
-                "samples that neither training nor test has seen, or name a file of such predictions."
-            )
+    if run is not None and not (run / VALIDATION).is_file():
+        raise ValueError(
+            f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
+            "samples that neither training nor test has seen, or name a file of such predictions."
+        )
+    file = file if run is None else run / VALIDATION
     predictions = load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
     point = choose_threshold(
         *predictions,
@@ -167,34 +161,27 @@ def threshold(
             say(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
 
 
-def load_file(
-    file: Path,
-    names: ColumnNames,
-    columns: Columns | None = None,
-) -> Predictions:
-    """The samples of ``file``, at least one; columns by other names end in the options to add.
-
-    ``columns`` are those of the file, if they were read already.
-    """
+def load_file(file: Path, names: ColumnNames, columns: Columns | None = None) -> Predictions:
+    """The samples of a file, or of its columns if they were read already; an error names the options to add."""
     from openauc.predictions import MissingColumns, Predictions, read_columns
 
     try:
         predictions = Predictions.from_columns(read_columns(file) if columns is None else columns, names, path=file)
     except MissingColumns as error:
-        options = {f"--{name.replace('_', '-')}": value for name, value in error.guess.items()}
-        if names.lower_is_unknown:
-            options.pop("--lower-is-unknown", None)
-        words = (
-            option if value is True else f"{option} {shlex.quote(str(value))}" for option, value in options.items()
-        )
-        raise ValueError(f"{error.sentence} Likely: {' '.join(words)}" if options else error.sentence) from error
+        words: list[str] = []
+        for name, value in error.guess.items():
+            if name != "lower_is_unknown":
+                words += (f"--{name.replace('_', '-')}", str(value))
+            elif not names.lower_is_unknown:
+                words.append("--lower-is-unknown")
+        raise ValueError(f"{error.sentence} Likely: {shlex.join(words)}" if words else error.sentence) from error
     if len(predictions.y_true) == 0:
         raise ValueError(f"{file} holds no sample, only the names of its columns; expected one row per sample.")
     return predictions
 
 
 def unknown_label_of(option: str, *models: Predictions) -> Label:
-    """The label that marks unknown samples: what ``option`` says or, without any -1, the usual word for it."""
+    """The label that marks unknown samples: the option or, if no label is -1, the usual word for it."""
     label = read_label(option)
     true, predicted = ({str(x) for model in models for x in set(model[i].tolist())} for i in range(2))
     words = {word for word in true - predicted if means_unknown(word)}
@@ -232,14 +219,10 @@ def model_names(files: list[Path]) -> list[str]:
 
 
 def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
-    if target is None:
-        return
     text = json.dumps(values, indent=2, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
-    else:
-        from openauc._files import write_text
-
+    elif target is not None:
         write_text(target, text)
 
 
@@ -250,20 +233,12 @@ def show_verdict(verdict: Verdict, title: str) -> None:
     """Print what decisions are worth, and whether the model said so."""
     from rich.text import Text
 
-    rows = [
-        (
-            finding.name,
-            f"{finding.value:.4f}",
-            _bounds(finding.interval),
-            f"{finding.n:,}",
-            ""
-            if finding.aim is None
-            else f"{finding.said} {finding.aim:{'g' if finding.aim_interval is None else '.4f'}}",
-            "" if finding.aim_interval is None else _bounds(finding.aim_interval),
-            Text(_OUTCOMES[finding.outcome], style="bold red" if finding.outcome == "failed" else ""),
-        )
-        for finding in verdict.findings
-    ]
+    rows: list[tuple[str | Text, ...]] = []
+    for found in verdict.findings:
+        aim = "" if found.aim is None else f"{found.said} {found.aim:{'.4f' if found.aim_interval else 'g'}}"
+        outcome = Text(_OUTCOMES[found.outcome], style="bold red" if found.outcome == "failed" else "")
+        measured = f"{found.value:.4f}", _bounds(found.interval), f"{found.n:,}"
+        rows.append((found.name, *measured, aim, _bounds(found.aim_interval), outcome))
     show(
         f"{title}: decisions at the model's own threshold",
         ("", "measured", f"{verdict.level:.0%} interval", "of rows", "said before", "interval", "verdict"),
@@ -274,8 +249,8 @@ def show_verdict(verdict: Verdict, title: str) -> None:
         say_wrapped(sentence)
 
 
-def _bounds(interval: tuple[float, float]) -> str:
-    return " – ".join(f"{bound:.4f}" for bound in interval)
+def _bounds(interval: tuple[float, float] | None) -> str:
+    return " – ".join(f"{bound:.4f}" for bound in interval or ())
 
 
 def _show_comparison(comparison: Comparison) -> None:
@@ -283,16 +258,12 @@ def _show_comparison(comparison: Comparison) -> None:
     for d in comparison.differences:
         low, high = d.interval
         values = f"{d.value_a:.4f}", f"{d.value_b:.4f}", f"{d.difference:+.4f}"
-        rows.append((d.metric, d.a, d.b, *values, f"{low:+.4f} – {high:+.4f}", _p(d.p_value), _p(d.p_holm)))
+        rows.append((d.metric, d.a, d.b, *values, f"{low:+.4f} – {high:+.4f}", p_text(d.p_value), p_text(d.p_holm)))
     show(
         f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
         ("metric", "A", "B", "value A", "value B", "A − B", f"{comparison.level:.0%} interval", "p", "p (Holm)"),
         rows,
     )
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def _show_audit(result: Audit) -> None:
@@ -312,33 +283,26 @@ def _show_audit(result: Audit) -> None:
     )
     for construction in result.constructions:
         say_wrapped(str(construction) + "\n")
-    table1 = result.table1()
-    columns = list(next(iter(table1.values())))
-    marks = {"yes": "✓", "no": "✗", "not shown": "–"}
-    reasons = {
-        f"– {column}: {verdict.because}"
-        for answers in table1.values()
-        for column, verdict in answers.items()
-        if verdict.answer == "not shown"
-    }
+    table1, marks = result.table1(), {"yes": "✓", "no": "✗", "not shown": "–"}
+    answers = [item for row in table1.values() for item in row.items()]
+    reasons = {f"– {column}: {verdict.because}" for column, verdict in answers if verdict.answer == "not shown"}
     show(
         "Table 1 of the paper, from these samples",
-        ("metric", *columns),
-        ((row, *(marks[answers[column].answer] for column in columns)) for row, answers in table1.items()),
+        ("metric", *next(iter(table1.values()))),
+        ((metric, *(marks[verdict.answer] for verdict in row.values())) for metric, row in table1.items()),
         "\n".join(sorted(reasons)),
     )
 
 
 def _show_point(point: OperatingPoint, *, flipped: bool) -> None:
     wanted = point.target if point.requested is None else f"{point.target} ≥ {point.requested:g}"
-    rows = [
-        ("known accepted", f"{point.known_accepted:.4f}"),
-        ("known accepted and right", f"{point.known_correct:.4f}"),
-    ]
-    if point.unknown_rejected is not None:
-        rows.append(("unknown rejected", f"{point.unknown_rejected:.4f}"))
-    if point.objective is not None:
-        rows.append(("expected cost" if point.target == "cost" else point.target, f"{point.objective:.4f}"))
+    shares = {
+        "known accepted": point.known_accepted,
+        "known accepted and right": point.known_correct,
+        "unknown rejected": point.unknown_rejected,
+        "expected cost" if point.target == "cost" else point.target: point.objective,
+    }
+    rows = [(name, f"{share:.4f}") for name, share in shares.items() if share is not None]
     show(f"Threshold for {wanted}", ("on these samples", "share"), rows)
     rule = f"score > {point.threshold!r}" if not flipped else f"confidence < {-point.threshold!r}"
     say_wrapped(f"label a sample unknown when its {rule}", style="bold")

@@ -19,14 +19,9 @@ from openauc.bench.trial import TrialResult, TrialSpec, Watch, main_metric
 from openauc.commands.terminal import visible
 from openauc.metrics.registry import METRICS
 
-METRIC = "openauc"
-
 
 class Progress(Watch):
-    """State of a run, shown while it lasts: a small table on a terminal, a line for every result elsewhere.
-
-    ``cost`` says by id how much work each trial is, in any unit.
-    """
+    """State of a run: a small table on a terminal, a line for every result elsewhere; ``cost`` is the work by id."""
 
     def __init__(self, cost: Mapping[str, float], console: Console) -> None:
         self.cost, self.console = cost, console
@@ -54,7 +49,6 @@ class Progress(Watch):
             self._say(f"{self.total} trials, {len(done)} of them done before")
 
     def started(self, specs: Sequence[TrialSpec]) -> None:
-        """Trials went to a worker."""
         for spec in specs:
             self.waiting.discard(spec.id)
             self.running[spec.id] = time.monotonic()
@@ -77,30 +71,27 @@ class Progress(Watch):
 
     @property
     def total(self) -> int:
-        """Number of trials."""
         return len(self.results) + len(self.running) + len(self.waiting)
 
     @property
     def failed(self) -> int:
-        """Number of trials that ended in an error."""
         return sum(result.error is not None for result in self.results)
 
     def seconds_left(self) -> float | None:
         """Time for the rest at the pace so far; None before the first result."""
         if not self.finished_cost:
             return None
-        # Half of what is running is done, on average.
-        rest = sum(self.cost.get(key, 1.0) for key in self.waiting)
-        rest += sum(self.cost.get(key, 1.0) for key in self.running) / 2
+        waiting, running = (sum(self.cost.get(key, 1.0) for key in ids) for ids in (self.waiting, self.running))
+        rest = waiting + running / 2  # half of what is running is done, on average
         return rest / self.finished_cost * (time.monotonic() - self.begin)
 
     def leaders(self) -> list[tuple[str, str, float, int]]:
         """Per protocol the method with the highest mean OpenAUC so far, and over how many trials."""
         values: dict[str, dict[str, list[float]]] = {}
         for result in self.results:
-            if METRIC in result.metrics:
+            if "openauc" in result.metrics:
                 methods = values.setdefault(result.spec.protocol, {})
-                methods.setdefault(result.spec.method, []).append(result.metrics[METRIC])
+                methods.setdefault(result.spec.method, []).append(result.metrics["openauc"])
         best = {protocol: max(methods.items(), key=lambda item: mean(item[1])) for protocol, methods in values.items()}
         return [(protocol, method, mean(found), len(found)) for protocol, (method, found) in best.items()]
 

@@ -12,19 +12,9 @@ import typer
 
 from openauc._columns import ColumnNames, read_columns
 from openauc._validation import check_choice
+from openauc.commands import predictions
 from openauc.commands.predict import read_like_model
-from openauc.commands.predictions import (
-    LabelColumn,
-    Level,
-    LowerIsUnknown,
-    PredColumn,
-    ScoreColumn,
-    Seed,
-    UnknownLabel,
-    load_file,
-    model_names,
-    unknown_label_of,
-)
+from openauc.commands.predictions import load_file, model_names, unknown_label_of
 from openauc.commands.terminal import say
 from openauc.features.classifier.tables import is_model
 
@@ -44,7 +34,7 @@ def report(
         Path | None,
         typer.Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here."),
     ] = None,
-    level: Level = 0.95,
+    level: predictions.Level = 0.95,
     baseline: Annotated[str | None, typer.Option(help="Of a store: method to compare others with.")] = None,
     class_names: Annotated[
         Path | None,
@@ -54,13 +44,13 @@ def report(
         str | None,
         typer.Option(help="Column with the real class of each sample, unknown ones too: which is taken for what."),
     ] = None,
-    label_column: LabelColumn = "y_true",
-    pred_column: PredColumn = "y_pred",
-    score_column: ScoreColumn = "open_score",
-    unknown_label: UnknownLabel = "-1",
-    lower_is_unknown: LowerIsUnknown = False,
+    label_column: predictions.LabelColumn = "y_true",
+    pred_column: predictions.PredColumn = "y_pred",
+    score_column: predictions.ScoreColumn = "open_score",
+    unknown_label: predictions.UnknownLabel = "-1",
+    lower_is_unknown: predictions.LowerIsUnknown = False,
     replicates: Annotated[int | None, typer.Option(help="Bootstrap replicates; 2,000 by default.")] = None,
-    seed: Seed = 0,
+    seed: predictions.Seed = 0,
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
 
@@ -83,10 +73,8 @@ def report(
     else:
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
-        models = {
-            name: load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
-            for name, file in files.items()
-        }
+        columns = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
+        models = {name: load_file(file, columns) for name, file in files.items()}
         page = predictions_report(
             models,
             class_names=None if class_names is None else _read_names(class_names),
@@ -112,11 +100,11 @@ def _model_page(folder: Path, *tests: Path, label_column: str, **options: Any) -
     classifier = OpenSetClassifier.load(folder)
     wanted = None if label_column == "y_true" else label_column  # y_true is among those looked for
     tables = [read_like_model(folder, classifier, file, label_column=wanted, embedding_column=None) for file in tests]
-    test = None
     if tables:
-        test = (np.concatenate([one.features for one in tables]), np.concatenate([one.labels for one in tables]))
+        features, labels = ([getattr(one, part) for one in tables] for part in ("features", "labels"))
+        options["test"] = np.concatenate(features), np.concatenate(labels)
     names = " and ".join(model_names(list(tests)))
-    return classifier_report(classifier, name=str(folder), test=test, test_name=names, **options)
+    return classifier_report(classifier, name=str(folder), test_name=names, **options)
 
 
 def _read_names(file: Path) -> dict[str, str]:

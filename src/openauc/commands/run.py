@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from openauc._files import write_text
 from openauc.commands.report import REPORT
 from openauc.commands.table import show
-from openauc.commands.terminal import say
+from openauc.commands.terminal import say, show_list
 from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
@@ -113,18 +112,14 @@ def _local(jobs: int | None, threads: int) -> Execute:
 def _show_plan(specs: Sequence[TrialSpec], cost: Mapping[str, float], out: Path) -> None:
     from openauc.bench.store import Store
 
-    store = Store(out)
-    console = Console()
-    table = Table(box=None, pad_edge=False)
-    for column in ("trial", "method options", "epochs", "training PFLOP", "state"):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for spec in specs:
-        result = store.result(spec)
+        result = Store(out).result(spec)
         state = "to do" if result is None else "done" if result.error is None else "failed"
         arguments = " ".join(f"{key}={value}" for key, value in spec.method_args.items())
         epochs = str(spec.recipe.epochs) if spec.recipe else ""
-        table.add_row(spec.id, arguments, epochs, f"{cost[spec.id] / 1e15:.3g}", state)
-    (console if console.is_terminal else Console(width=160)).print(table)
+        rows.append((spec.id, arguments, epochs, f"{cost[spec.id] / 1e15:.3g}", state))
+    show_list(("trial", "method options", "epochs", "training PFLOP", "state"), rows, width=160)
 
 
 def _conclude(specs: Sequence[TrialSpec], results: Sequence[TrialResult], out: Path, baseline: str | None) -> None:

@@ -24,8 +24,7 @@ FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markd
 def table(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
     format: Annotated[
-        Format | None,
-        typer.Option("--format", "-f", help="By default the one of FILE's suffix, else text."),
+        Format | None, typer.Option("--format", "-f", help="By default the one of FILE's suffix, else text.")
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")
@@ -53,7 +52,8 @@ def table(
 
     for name in metric or ():
         check_choice("--metric", name, METRICS)
-    if out is not None and out.suffix.lower() not in FORMAT_OF_SUFFIX:
+    suffix = "" if out is None else out.suffix.lower()
+    if suffix not in FORMAT_OF_SUFFIX:
         expected = ", ".join(filter(None, FORMAT_OF_SUFFIX))
         raise ValueError(f"{out} should end in one of {expected}; `openauc report {store}` makes a page.")
     if not store.is_dir():
@@ -70,7 +70,7 @@ def table(
     metrics = metric or [main_metric(results)]
     results = [_with_metrics(result, metrics, Store(store), recompute=recompute) for result in results]
     summaries = [summarise(results, metric=name, baseline=baseline, level=level, planned=planned) for name in metrics]
-    chosen = format or FORMAT_OF_SUFFIX[out.suffix.lower() if out is not None else ""]
+    chosen = format or FORMAT_OF_SUFFIX[suffix]
     if out is not None:
         write_text(out, render(*summaries, format=chosen))
     elif chosen == "text":

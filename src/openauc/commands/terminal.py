@@ -34,12 +34,31 @@ def say_wrapped(text: str, *, style: str | None = None) -> None:
     console().print(visible(text), style=style)
 
 
+def p_text(value: float) -> str:
+    """A p-value of four digits."""
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
 def console() -> Console:
     """Names of files and classes are shown as they are, brackets and colons included."""
     from rich.console import Console
 
     width = None if Console().is_terminal else 120
     return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
+def show_list(columns: Sequence[str], rows: Iterable[Sequence[str]], *, width: int, title: str | None = None) -> None:
+    """Print a table without lines, each row on one line; ``width`` is that of a file."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, map(visible, row)))
+    (Console() if Console().is_terminal else Console(width=width)).print(table)
 
 
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], caption: str = "") -> None:

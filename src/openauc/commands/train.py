@@ -21,9 +21,6 @@ from openauc.recipe import FIELDS
 if TYPE_CHECKING:
     from openauc.bench.store import Store
 
-ProtocolName = Annotated[
-    str, typer.Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
-]
 MethodName = Annotated[str, typer.Option("--method", "-m", help="Method, or pkg.module of your own.")]
 SplitIndex = Annotated[int, typer.Option("--split", help="Which class split of the protocol.")]
 RecipeName = Annotated[
@@ -41,18 +38,18 @@ Settings = Annotated[
     ),
 ]
 Keep = Annotated[
-    Literal["features"] | None,
-    typer.Option("--keep", help="features: also keep features and logits of every part."),
+    Literal["features"] | None, typer.Option("--keep", help="features: also keep features and logits of every part.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of weights, order, augmentation and dropout.")]
 
 
 def train(
-    protocol: ProtocolName,
+    protocol: Annotated[
+        str, typer.Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; else below runs.")] = None,
     method: MethodName = "openauc",
     split: SplitIndex = 0,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights, order, augmentation and dropout.")] = 0,
     recipe: RecipeName = None,
     epochs: Annotated[int | None, typer.Option(help="Length; the schedule scales with it.")] = None,
     set_: Settings = None,
@@ -74,42 +71,34 @@ def train(
     from openauc.training.process import process_state
     from openauc.training.trained import trained
 
-    spec = make_spec(
-        protocol,
-        method,
-        split,
-        recipe=recipe,
-        epochs=epochs,
-        settings=set_,
-        seed=seed,
-        score=score,
-        validation=validation,
-    )
-    folder = out or Path("runs") / spec.id
-    state = process_state()
+    more = {"seed": seed, "score": score, "validation": validation}
+    spec = make_spec(protocol, method, split, recipe=recipe, epochs=epochs, settings=set_, **more)
+    folder, state = out or Path("runs") / spec.id, process_state()
+
+    def tell(line: str) -> None:
+        if state.is_main_process:
+            say(line)
+
     reuse_memory()
     with _own_folder(folder, spec, main=state.is_main_process) as store:
         state.wait_for_everyone()
         found = store.result(spec)
         lacking = keep is not None and not (folder / features_file("train")).is_file()
         if found is not None and found.error is None and not lacking:
-            if state.is_main_process:
-                say(f"{folder} is complete; remove it to train again. {_headline(found)}")
+            tell(f"{folder} is complete; remove it to train again. {_headline(found)}")
             return
-        if state.is_main_process:
-            say(_announced(spec, recipe))
+        tell(_announced(spec, recipe))
         try:
             network = trained(spec, folder, data_root, trackers=tracker or ())
             result = run_trial(spec, out=folder, data_root=data_root, keep_features=bool(keep), network=network)
         except TrainingInterrupted as stopped:
-            if state.is_main_process:
-                say(f"{stopped} The same command resumes.")
+            tell(f"{stopped} The same command resumes.")
             raise typer.Exit(128 + stopped.signum) from None
         if result.error is not None:
             _fail(result.error)
         if state.is_main_process:
             store.save(result)
-            say(f"{_headline(result)}; see {folder}.")
+        tell(f"{_headline(result)}; see {folder}.")
         state.wait_for_everyone()
 
 
@@ -146,19 +135,17 @@ def _announced(spec: TrialSpec, recipe: str | None) -> str:
     from openauc.bench.selection import named_recipe
     from openauc.methods import load_method
 
-    protocol = spec.open_protocol()
+    protocol, said = spec.open_protocol(), f"{spec.protocol_name}, split {spec.split}: {spec.method}, "
     if spec.recipe is None:
-        return f"{spec.protocol_name}, split {spec.split}: {spec.method}, fitted by scikit-learn"
+        return f"{said}fitted by scikit-learn"
     name, changed = named_recipe(spec.recipe, spec.protocol)
-    told = f"recipe {name}" + "".join(f", {key}={value}" for key, value in changed)
-    lines = [
-        f"{spec.protocol_name}, split {spec.split}: {spec.method}, {spec.backbone}, "
-        f"{'published width' if spec.width is None else f'width {spec.width}'}, {told}, {spec.recipe.epochs} epochs"
-    ]
+    width = "published width" if spec.width is None else f"width {spec.width}"
+    changes = "".join(f", {key}={value}" for key, value in changed)
+    said += f"{spec.backbone}, {width}, recipe {name}{changes}, {spec.recipe.epochs} epochs"
     if recipe is None and protocol.default_recipe is not None:
         published = load_method(spec.method).recipe
-        lines.append(f"recipe {name} because {protocol.because}; --recipe {published} is the published one")
-    return "\n".join(lines)
+        said += f"\nrecipe {name} because {protocol.because}; --recipe {published} is the published one"
+    return said
 
 
 def _headline(result: TrialResult) -> str:
@@ -209,20 +196,17 @@ def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
     >>> assignments("--set", ["learning_rate=1e-2", "normalize=true", "optimizer=adam"])
     {'learning_rate': 0.01, 'normalize': True, 'optimizer': 'adam'}
     """
-    found = {}
+    found: dict[str, Any] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not (key and equals and value):
             raise ValueError(f"{option} got {text!r}; expected key=value, such as epochs=10.")
-        found[key.strip()] = _value(value.strip())
+        key, value = key.strip(), value.strip()
+        try:
+            found[key] = ast.literal_eval(value.title() if value.lower() in ("true", "false", "none") else value)
+        except (ValueError, SyntaxError):
+            found[key] = value
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return ast.literal_eval(text.title() if text.lower() in ("true", "false", "none") else text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def require_torch(what: str) -> None:

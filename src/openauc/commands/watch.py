@@ -14,7 +14,7 @@ import typer
 from openauc._columns import FORMATS, read_columns
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
-from openauc.commands.terminal import say, say_wrapped, show
+from openauc.commands.terminal import p_text, say, say_wrapped, show
 from openauc.features.classifier.tables import MODEL, is_model
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def watch(
         raise ValueError(f"{folder} is not a model: it has no {MODEL}. Name a folder that `openauc fit` made.")
     classifier = OpenSetClassifier.load(folder)
     columns = {"label_column": label_column, "embedding_column": embedding_column}
-    options: dict[str, Any] = {"alpha": alpha, "window": window}
-    options = {name: given for name, given in options.items() if given is not None}
+    given: dict[str, Any] = {"alpha": alpha, "window": window}
+    options = {name: value for name, value in given.items() if value is not None}
     with _locked(state):
         begun = state is not None and state.is_file()
         if stream is None and (out is None or not begun):
@@ -106,14 +106,12 @@ def _locked(state: Path | None) -> Iterator[None]:
 
     lock = FileLock(state.with_name(f".{state.name}.lock"))
     try:
-        lock.acquire(timeout=1)
+        held = lock.acquire(timeout=1)
     except Timeout:
         say(f"waiting: another process updates {state}.", err=True)
-        lock.acquire()
-    try:
+        held = lock.acquire()
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def _refuse_other_options(state: Path, monitor: Monitor, options: dict[str, Any], reference: Path | None) -> None:
@@ -155,18 +153,15 @@ def _update(monitor: Monitor, table: FeatureTable, time_column: str | None) -> N
 
 
 def _print_monitor(monitor: Monitor) -> None:
-    """What was seen, what has changed, and what cannot be told."""
     from openauc.features.monitor.monitor import LIMITS
 
     rows = []
     for part, name in _PARTS.items():
         first = next((alarm for alarm in monitor.alarms if alarm.part == part), None)
         told = ("", "", "") if first is None else (f"{first.sample:,}", f"{first.since:,}", first.label or "")
-        chance = monitor.p_value(part)
-        rows.append((name, "< 0.0001" if chance < 1e-4 else f"{chance:.4f}", *told))
+        rows.append((name, p_text(monitor.p_value(part)), *told))
     show(
-        f"{monitor.n:,} samples, {monitor.rejected_share:.1%} rejected; {monitor.usual_share:.1%} of "
-        f"{monitor.usual[0].sum():,} in the reference",
+        monitor.headline,
         ("what is watched", "chance of the evidence", "alarm at sample", "likely since", "class"),
         rows,
         f"an alarm is a chance of at most {monitor.alpha:g}",

@@ -31,10 +31,7 @@ _UPPER = np.uint64(0xAAAAAAAAAAAAAAAA)  # the upper bit of each two-bit counter 
 
 
 def count_pairs(score: NDArray[Any], kind: NDArray[np.uint8], first_kind: int) -> tuple[int, int]:
-    """Pairs (known, unknown) with ``known < unknown`` and with ``known == unknown``.
-
-    Known samples of a kind before ``first_kind`` are left out.
-    """
+    """Pairs known < unknown and known == unknown; known samples of a kind before ``first_kind`` are left out."""
     bits = score_bits(score)
     with _workspace(2 * bits.nbytes) as memory:
         return _count_in_cells(bits, kind, first_kind, memory)
@@ -96,11 +93,7 @@ def _count_in_cells(
 
 @njit(nogil=True, cache=True)
 def split_keys(bits: Array, kind: Array, first_kind: int, keys: Array) -> tuple[int, int, int, int]:
-    """Fill ``keys`` with those of known samples from the front and of unknown ones from the back.
-
-    Known samples of a kind before ``first_kind`` are left out. Returns how many keys there are on either side, and the
-    smallest and largest key of all samples.
-    """
+    """Fill ``keys`` from the front (known) and the back (unknown); returns both numbers, smallest and largest key."""
     largest = np.int64(np.iinfo(bits.dtype).max)
     low = high = key_of(bits[0], largest)
     n_known, back = np.uint64(0), np.uint64(len(keys) - 1)  # numba tests a signed index for being negative
@@ -144,10 +137,7 @@ def layout(counts: Array) -> tuple[Array, Array]:
 
 @njit(nogil=True, cache=True)
 def scatter(keys: Array, low: Any, shift: Any, position: Array, places: Array) -> None:
-    """Sort the keys into cells, each beginning at its ``position``.
-
-    What is written is the place of a key in its cell, its last ``shift`` bits: often half the memory of the score.
-    """
+    """Sort the keys into cells, each beginning at its ``position``; only their last ``shift`` bits are written."""
     mask = (np.uint64(1) << shift) - np.uint64(1)
     for key in keys:
         offset = np.uint64(np.int64(key)) - low
@@ -177,10 +167,9 @@ _popcount: Any = intrinsic(_count_bits)
 def _pairs_by_counters(
     known: Array, unknown: Array, counters: Array, below: Array, crowd: Array
 ) -> tuple[int, int, int]:
-    """Number of pairs among the places of one cell, and of known places that found their counter full.
+    """Pairs among the places of one cell, with a counter of two bits for each place, and the length of ``crowd``.
 
-    Each possible place has a counter of two bits; 32 of them make a word, so that two counts of set bits tell how many
-    known samples lie below a place. Places met more than three times end in ``crowd``, for another to count.
+    ``crowd`` takes the known places that found their counter full.
     """
     one, three, in_word, word_bits = np.uint64(1), np.uint64(3), np.uint64(31), np.uint64(5)
     counters[:] = 0
@@ -305,10 +294,7 @@ def count_cells(
 
 @njit(nogil=True, cache=True)
 def argsort_bits(bits: Array) -> tuple[Array, Array]:
-    """Stable order of the floats with these ``bits``, and the last rank of each group of equal ones.
-
-    Radix sort, 11 bits at a time, idle digits skipped.
-    """
+    """Stable order of the floats with these ``bits`` (radix sort), and the last rank of each group of equal ones."""
     n = len(bits)
     largest = np.int64(np.iinfo(bits.dtype).max)
     smallest = np.uint64(~largest)  # unsigned differences may wrap around, signed ones must not

@@ -142,13 +142,9 @@ def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
         weight = None if samples.weight is None else samples.weight[chosen]
         return tally(label[chosen], weight, n_classes)
 
-    return counts_by_class(
-        by_class(coded.true, accepted & (samples.kind == CORRECT)),
-        by_class(coded.pred, accepted),
-        coded.class_size,
-        by_class(coded.pred, accepted & (samples.kind == UNKNOWN_KIND)).sum(),
-        samples.totals[1],
-    )
+    right = by_class(coded.true, accepted & (samples.kind == CORRECT))
+    unknown = by_class(coded.pred, accepted & (samples.kind == UNKNOWN_KIND)).sum()
+    return counts_by_class(right, by_class(coded.pred, accepted), coded.class_size, unknown, samples.totals[1])
 
 
 def accepted_at(coded: Coded, threshold: float) -> NDArray[np.bool_]:
@@ -160,30 +156,21 @@ def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
     """Counts at every column of ``ranking.table``, in one pass over the ranked samples.
 
     Accepting one more sample changes the rates of one class only, so the macro sums are running totals of such changes.
-    Rates are rounded to multiples of 1 / ``_scale``: totals of integers do not depend on the order of tied samples.
+    Rates are rounded to multiples of 1 / scale: totals of integers do not depend on the order of tied samples.
     """
     n_known, n_unknown = coded.samples.totals
     pred = coded.pred[ranking.order]
     others = n_known + n_unknown - coded.class_size
     size, negative = (np.where(part > 0, part, 1) for part in (coded.class_size, others))
-    return DecisionCounts(len(coded.classes), n_known, n_unknown, *_running_totals(ranking, pred, size, negative))
-
-
-def _scale(n_classes: int) -> float:
-    """A power of two so large that a sum over the classes of rates, in units of its inverse, just fits 64 bits."""
-    return 2.0 ** min(52, 62 - n_classes.bit_length())
-
-
-def _running_totals(ranking: Ranking, pred: Ints, size: Counts, negative: Counts) -> tuple[NDArray[Any], ...]:
-    """The last six fields of ``DecisionCounts`` at every threshold."""
     accepted, correct = pred >= 0, ranking.kind == CORRECT
     unknown = accepted & (ranking.kind == UNKNOWN_KIND)
-    scale = _scale(len(size))
+    scale = 2.0 ** min(52, 62 - len(size).bit_length())  # a sum over the classes of rates times it fits 64 bits
     sums = [ranking.running(change) for change in _rate_changes(ranking, pred, size, negative, scale)]
-    return (
-        ranking.at_thresholds(correct),
-        ranking.at_thresholds(accepted & ~unknown),
-        ranking.at_thresholds(unknown),
+    return DecisionCounts(
+        len(coded.classes),
+        n_known,
+        n_unknown,
+        *map(ranking.at_thresholds, (correct, accepted & ~unknown, unknown)),
         *(total / scale if total.dtype.kind == "i" else total for total in sums),
     )
 
@@ -191,10 +178,7 @@ def _running_totals(ranking: Ranking, pred: Ints, size: Counts, negative: Counts
 def _rate_changes(
     ranking: Ranking, pred: Ints, size: Counts, negative: Counts, scale: float
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """By how much accepting each sample, in rank order, changes precision, recall and fall-out of its predicted class.
-
-    In units of 1 / scale; weighted samples have no units.
-    """
+    """Change of precision, recall and fall-out of its predicted class by each sample, in 1 / scale if unweighted."""
     small = pred.astype(np.uint16) if len(size) < 2**16 - 1 else pred  # 16 bits: numpy sorts by radix
     by_class = np.argsort(small, kind="stable")
     n_samples = np.bincount(pred[pred >= 0], minlength=len(size))
@@ -238,11 +222,7 @@ class RankedSamples:
     def counts(self) -> DecisionCounts:
         """Counts at every threshold, as floats: converted once rather than in every formula."""
         counts = counts_over_thresholds(self.ranking, self.coded)
-        return counts._replace(
-            correct=np.asarray(counts.correct, dtype=np.float64),
-            accepted_known=np.asarray(counts.accepted_known, dtype=np.float64),
-            accepted_unknown=np.asarray(counts.accepted_unknown, dtype=np.float64),
-        )
+        return DecisionCounts(*counts[:3], *(np.asarray(part, dtype=np.float64) for part in counts[3:]))
 
     def over_thresholds(self, formula: Callable[[DecisionCounts], Floats]) -> Floats:
         """A formula on the counts at every threshold, computed once."""

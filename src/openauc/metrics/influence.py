@@ -1,7 +1,4 @@
-"""What one more sample would do to a metric: the components of its variance, and of its correlation with another.
-
-A sample matters through its column of the rank table and its kind only, so all formulas here are functions of a table.
-"""
+"""The influence of a sample on a metric: what one more sample like it would change. Variances follow from these."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND
 class Influence(NamedTuple):
     """Influence of a right known, a wrong known and an unknown sample first accepted in column 1, 2, ... of a table.
 
-    Of a pairwise metric these are its placements: the mean over either side is the metric (up to the linearisation of a
-    partial range), and var(known) / N_k + var(unknown) / N_u its variance. Of others only differences have a meaning.
+    For a mean over pairs these are its placements: their mean over either side is the metric. For other metrics only
+    differences have a meaning.
     """
 
     right: Floats
@@ -43,9 +40,7 @@ class Influence(NamedTuple):
 
 def steps_of(table: RankTable) -> tuple[Floats, Floats, Floats]:
     """Right known, wrong known and unknown samples first accepted in column 1, 2, ..."""
-    right, known, unknown = (
-        np.diff(counts).astype(np.float64) for counts in (table.correct, table.known, table.unknown)
-    )
+    known, right, unknown = (np.diff(counts).astype(np.float64) for counts in table[1:])
     return right, known - right, unknown
 
 
@@ -112,9 +107,8 @@ def of_accepted(
 ) -> Influence:
     """Of a weighted sum of the shares of right, of wrong and of unknown samples accepted up to a column.
 
-    Where the share of unknown samples dictates the column, it ``moves`` with them: one more unknown sample below it
-    moves it down, by the slope of the accepted known samples against the unknown ones, taken over one standard error to
-    either side.
+    A column that the share of unknown samples dictates ``moves``: one more unknown sample below it moves it down, by
+    the slope of accepted known against unknown samples, taken over one standard error to either side.
     """
     at = int(np.asarray(column(table)))
     accepted = (np.arange(1, len(table.threshold)) <= at).astype(np.float64)
@@ -130,48 +124,33 @@ def of_accepted(
 
 def of_average_precision(table: RankTable, positive: Side = "unknown") -> Influence:
     """A positive brings its own precision, raises that of the alarms after it, and so a negative lowers them."""
-    if positive == "unknown":
-        hits, misses = (counts[-1] - counts[:-1] for counts in (table.unknown, table.known))
-        gained, total = np.diff(table.unknown), table.n_unknown
-    else:
-        hits, misses = table.known[1:], table.unknown[1:]
-        gained, total = np.diff(table.known), table.n_known
+    from_top = positive == "unknown"
+    sides = (table.unknown, table.known) if from_top else (table.known, table.unknown)
+    hits, misses = (counts[-1] - counts[:-1] if from_top else counts[1:] for counts in sides)
+    gained, total = np.diff(sides[0]), sides[0][-1]
     alarms = np.maximum(hits + misses, 1e-300)
-    later_hits, later_misses = gained * misses / alarms**2, -gained * hits / alarms**2
     # The alarms of a column include all above it, for known samples all below it.
-    if positive == "unknown":
-        up, down = np.cumsum(later_hits), np.cumsum(later_misses)
-    else:
-        up, down = np.cumsum(later_hits[::-1])[::-1], np.cumsum(later_misses[::-1])[::-1]
+    way = slice(None) if from_top else slice(None, None, -1)
+    up, down = (np.cumsum((gained * part / alarms**2)[way])[way] for part in (misses, -hits))
     mean = float(gained @ (hits / alarms)) / total
     of_positive, of_negative = (hits / alarms - mean + up) / total, down / total
-    if positive == "unknown":
-        return Influence(of_negative, of_negative, of_positive)
-    return Influence(of_positive, of_positive, of_negative)
+    known, unknown = (of_negative, of_positive) if from_top else (of_positive, of_negative)
+    return Influence(known, known, unknown)
 
 
 def of_decision(coded: Coded, threshold: float, formula: Callable[[DecisionCounts], Floats]) -> tuple[Floats, Floats]:
-    """Influence of each known and each unknown sample on a metric at a threshold.
-
-    What it adds to every count, times the slope of the metric in that count.
-    """
+    """Influence of each known and each unknown sample: what it adds to each count, times the slope in that count."""
     accepted, kind = accepted_at(coded, threshold), coded.samples.kind
     is_unknown, right = kind == UNKNOWN_KIND, accepted & (kind == CORRECT)
-    n_classes = len(coded.classes)
-    hits = np.bincount(coded.true[right], minlength=n_classes)
-    alarms = np.bincount(coded.pred[accepted], minlength=n_classes)
-    negative = len(kind) - coded.class_size
+    _, classes, true, pred, size = coded
+    hits, alarms = (np.bincount(label, minlength=len(classes)) for label in (true[right], pred[accepted]))
     added = {
         "correct": right,
         "accepted_known": accepted & ~is_unknown,
         "accepted_unknown": accepted & is_unknown,
-        "precision_sum": accepted
-        * (right - ratio(hits, alarms)[coded.pred])
-        * (1.0 / np.maximum(alarms, 1))[coded.pred],
-        "recall_sum": ~is_unknown
-        * (right - ratio(hits, coded.class_size)[coded.true])
-        / np.maximum(coded.class_size, 1)[coded.true],
-        "fallout_sum": (accepted & ~right) / np.maximum(negative, 1)[coded.pred],
+        "precision_sum": accepted * (right - ratio(hits, alarms)[pred]) * (1.0 / np.maximum(alarms, 1))[pred],
+        "recall_sum": ~is_unknown * (right - ratio(hits, size)[true]) / np.maximum(size, 1)[true],
+        "fallout_sum": (accepted & ~right) / np.maximum(len(kind) - size, 1)[pred],
     }
     counts = counts_at(coded, threshold)
     value = np.zeros(len(kind))

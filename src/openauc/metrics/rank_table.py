@@ -21,10 +21,9 @@ _TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, a
 
 
 class RankTable(NamedTuple):
-    """Accepted samples (score <= threshold) at every distinct threshold.
+    """Accepted samples (score <= threshold) at every distinct threshold, (..., T); leading axes are replicates.
 
-    Column 0 rejects every sample (threshold ``-inf``), the last column accepts every sample. The counts have
-    shape (..., T): leading axes, if any, are bootstrap replicates. Weighted samples and replicates count in fractions.
+    Column 0 rejects every sample (threshold ``-inf``), the last column accepts every sample.
     """
 
     threshold: NDArray[np.float64]
@@ -61,25 +60,18 @@ class Ranking:
     @cached_property
     def threshold(self) -> NDArray[np.float64]:
         """``-inf`` (reject all), then the distinct scores."""
-        distinct = self.samples.score[self.order[self.last]].astype(np.float64)
-        return np.concatenate([[-np.inf], distinct])
+        return np.concatenate([[-np.inf], self.samples.score[self.order[self.last]].astype(np.float64)])
 
     @cached_property
     def table(self) -> RankTable:
         """Accepted samples at every threshold."""
         unknown = self.kind == UNKNOWN_KIND
-        return RankTable(
-            self.threshold,
-            self.at_thresholds(~unknown),
-            self.at_thresholds(self.kind == CORRECT),
-            self.at_thresholds(unknown),
-        )
+        return RankTable(self.threshold, *map(self.at_thresholds, (~unknown, self.kind == CORRECT, unknown)))
 
     @cached_property
     def group(self) -> Ints:
         """Column of the table in which each sample, in rank order, is first accepted."""
-        sizes = np.diff(self.last, prepend=-1)
-        return np.repeat(np.arange(1, len(self.last) + 1), sizes)
+        return np.repeat(np.arange(1, len(self.last) + 1), np.diff(self.last, prepend=-1))
 
     @cached_property
     def column(self) -> Ints:
@@ -123,8 +115,7 @@ def cumulative(threshold: NDArray[np.float64], known: Counts, correct: Counts, u
 def extreme_orders(table: RankTable, pure: NDArray[np.bool_]) -> tuple[RankTable, RankTable]:
     """The worst and the best table that samples in bins may have; a column of ``table`` is the end of a bin.
 
-    Each bin becomes two columns. At best its known samples come first, at worst its unknown ones; where all scores of a
-    bin are equal (``pure``), all of its samples come together.
+    At best the known samples of a bin come first, at worst the unknown ones; in a ``pure`` bin all scores are equal.
     """
 
     def halves(counts: Counts, first: bool) -> Counts:
@@ -151,11 +142,7 @@ def exact_dot(one: Counts, other: Counts) -> int:
 
 
 def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool) -> NDArray[np.float64]:
-    """Sum over the thresholds of precision times the number of positives gained.
-
-    ``positive`` and ``negative`` count accepted samples at rising thresholds, (..., T). Alarms go to the accepted
-    samples, or ``from_top`` to the rejected ones.
-    """
+    """Sum over the thresholds of precision times positives gained; ``from_top``, rejected samples are the alarms."""
     if from_top:
         hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
     else:

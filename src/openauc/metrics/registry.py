@@ -1,11 +1,8 @@
 """Kinds of metrics, each with its value, interval and influence; and METRICS: every metric of ``evaluate()`` by name.
 
-* pairs (OpenAUC, partial OpenAUC, AUROC): DeLong's variance on the logit scale, so that the interval stays inside
-  (0, 1), and near 0 or 1, where few samples show that variance, Wilson's interval of as many trials as they stand for;
-* rates of known samples: Wilson's interval;
-* everything else: the percentile bootstrap, known and unknown samples resampled apart, from tables of bounded size.
-
-Weighted samples count as their effective number on each side, (sum w)^2 / sum w^2.
+Means over pairs have DeLong's interval on the logit scale, widened near 0 and 1; rates of known samples have Wilson's;
+other metrics have the percentile bootstrap, with known and unknown samples resampled apart. Weighted samples count as
+their effective number on each side, (sum w)^2 / sum w^2.
 """
 
 from __future__ import annotations
@@ -18,31 +15,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openauc.intervals import (
-    REPLICATES,
-    Interval,
-    Spread,
-    WeightedRate,
-    agreeing_level,
-    normal_quantile,
-    percentile_interval,
-    rates_interval,
-    wilson_interval,
-)
-from openauc.metrics import decision, influence, ranking
+from openauc import intervals
+from openauc.intervals import REPLICATES, Interval, Spread, WeightedRate, normal_quantile, wilson_interval
+from openauc.metrics import decision, influence, ranking, resampling
 from openauc.metrics.counts import DecisionCounts, RankedSamples, counts_at
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.influence import Influence, steps_of
 from openauc.metrics.rank_table import RankTable
 from openauc.metrics.ranking import Ties
-from openauc.metrics.resampling import (
-    coarse,
-    generator,
-    resampled_column,
-    resampled_counts,
-    resampled_table,
-    resampled_totals,
-)
 from openauc.metrics.samples import UNKNOWN_KIND, Samples
 
 Bounds = tuple[float, float]
@@ -55,7 +35,7 @@ def widened(low: float, high: float) -> Bounds:
 
 
 class Measured(NamedTuple):
-    """Value of a metric, and its threshold, NaN where it has none."""
+    """Value and threshold of a metric; the threshold is NaN where it has none."""
 
     value: float
     threshold: float = np.nan
@@ -79,16 +59,15 @@ class Resamples:
         """The table at a bounded number of columns, and its replicates."""
         table = self.ranked.ranking.table
         keep = [int(ranking.best_detection_column(table))] if self.ranked.samples.n_unknown else []
-        few = coarse(table, keep)
-        return few, resampled_table(few, self.ranked.samples.sizes, *self.draws)
+        few = resampling.coarse(table, keep)
+        return few, resampling.resampled_table(few, self.ranked.samples.sizes, *self.draws)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A plain function of the triple, and its direction: all that a metric of one's own needs.
 
-    The kinds below say more of a metric, so that ``evaluate`` shares one sort among all of them and finds intervals
-    without calling ``function`` again and again.
+    The kinds derived from it need one sort for all metrics, and no further calls of ``function`` for an interval.
 
     >>> import numpy as np
     >>> rejected = Metric(function=lambda y_true, y_pred, open_score: float(np.mean(np.asarray(open_score) > 0)))
@@ -129,19 +108,15 @@ class Metric:
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
         """Values in the resamples, at the price of a call each."""
         samples, (n_replicates, seed) = resamples.ranked.samples, resamples.draws
-        rng = generator(seed)
-        unknown = samples.kind == UNKNOWN_KIND
+        rng, unknown = resampling.generator(seed), samples.kind == UNKNOWN_KIND
         sides = [side for side in (np.flatnonzero(~unknown), np.flatnonzero(unknown)) if len(side)]
-
-        def replicate() -> float:
-            index = np.concatenate([side[rng.integers(0, len(side), len(side))] for side in sides])
-            return self.call(samples, np.sort(index))
-
-        return np.array([replicate() for _ in range(n_replicates)], dtype=float)
+        drawn = ([side[rng.integers(0, len(side), len(side))] for side in sides] for _ in range(n_replicates))
+        return np.array([self.call(samples, np.sort(np.concatenate(index))) for index in drawn], dtype=float)
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
         """Interval of the metric, and by what method."""
-        return percentile_interval(self.replicates(found, resamples), level).with_value(found.value), "bootstrap"
+        found_in = intervals.percentile_interval(self.replicates(found, resamples), level)
+        return found_in.with_value(found.value), "bootstrap"
 
     def spread(self, resamples: Resamples) -> Spread:
         """Value and variance, for comparisons."""
@@ -158,18 +133,16 @@ class _Resampled(Metric):
     """A metric with replicates of its counts: bootstrap intervals, Wilson's where the replicates agree."""
 
     has_influence = True
-
-    def _holds_threshold(self) -> bool:
-        return True
+    holds_threshold = False  # whether all replicates share the threshold
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
         """Percentiles. Where these agree, as for a perfect model, so would that many trials without a miss."""
         replicates = self.replicates(found, resamples)
-        low, high = percentile_interval(replicates, level)
+        low, high = intervals.percentile_interval(replicates, level)
         method = "bootstrap"
-        if self._holds_threshold():
+        if self.holds_threshold:
             method, low = "bootstrap, threshold held", max(low, 0.0)  # rejecting everything has at least 0
-        agreeing = agreeing_level(replicates)
+        agreeing = intervals.agreeing_level(replicates)
         if agreeing > 0.0:
             smaller = min(size for size in resamples.ranked.samples.sizes if size)
             wilson = wilson_interval(found.value * smaller, smaller, min(level, agreeing))
@@ -188,9 +161,6 @@ class TableMetric(_Resampled):
     influence: Callable[[RankTable], Influence]
     monotone: bool = False
     """Whether better operating points can only improve the value: then bins of scores bound it."""
-
-    def _holds_threshold(self) -> bool:
-        return False
 
     def measure(self, ranked: RankedSamples) -> Measured:
         return Measured(float(self.of_table(ranked.ranking.table)))
@@ -216,6 +186,7 @@ class PairMetric(TableMetric):
 
     span: float = 1.0
     """Share of the unknown samples that takes part."""
+    monotone: bool = True
 
     analytic = True
 
@@ -240,6 +211,8 @@ class PairMetric(TableMetric):
 class RateMetric(TableMetric):
     """A share of the known samples: Wilson's interval."""
 
+    monotone: bool = True
+
     analytic = True
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
@@ -260,7 +233,9 @@ class ColumnMetric(TableMetric):
     accepted: float | None = None
     """The largest share of unknown samples that a dictated column accepts; None for the best column."""
 
-    def _holds_threshold(self) -> bool:
+    @property
+    def holds_threshold(self) -> bool:  # type: ignore[override]
+        """Whether the column is the best one."""
         return self.accepted is None
 
     def measure(self, ranked: RankedSamples) -> Measured:
@@ -270,7 +245,7 @@ class ColumnMetric(TableMetric):
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
         table, sizes = resamples.ranked.ranking.table, resamples.ranked.samples.sizes
         column = int(self.column(table))
-        values = self.at(resampled_column(table, column, self.accepted, sizes, *resamples.draws), 0)
+        values = self.at(resampling.resampled_column(table, column, self.accepted, sizes, *resamples.draws), 0)
         if self.accepted is None:
             # What choosing the threshold again adds to a replicate, choosing it added to the value.
             values = values - max(0.0, float(self.of_table(resamples.tables[1]).mean()) - found.value)
@@ -281,8 +256,7 @@ class ColumnMetric(TableMetric):
 class DecisionMetric(_Resampled):
     """A formula on the confusion matrix at a threshold; the value reported is the best over all thresholds.
 
-    The threshold is held in all replicates, which is right to first order: at a maximum the value does not change with
-    the threshold (envelope theorem).
+    All replicates share this threshold: at a maximum the value does not change with it, to first order.
     """
 
     of_counts: Callable[[DecisionCounts], Floats]
@@ -290,6 +264,8 @@ class DecisionMetric(_Resampled):
     """Whether it averages over classes, rather than pooling them."""
     rates: Callable[[DecisionCounts], tuple[WeightedRate, ...]] | None = None
     """The same as a weighted sum of rates, where these may rest on few samples: score intervals."""
+
+    holds_threshold = True
 
     def measure(self, ranked: RankedSamples) -> Measured:
         return Measured(*decision.best_of(ranked.over_thresholds(self.of_counts), ranked.ranking.threshold))
@@ -304,9 +280,9 @@ class DecisionMetric(_Resampled):
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
         ranked = resamples.ranked
         if self.by_class:
-            return self.of_counts(resampled_counts(ranked.coded, found.threshold, *resamples.draws))
-        column = int(np.searchsorted(ranked.ranking.threshold, found.threshold))
-        return self.of_counts(resampled_totals(ranked.counts, column, ranked.samples.sizes, *resamples.draws))
+            return self.of_counts(resampling.resampled_counts(ranked.coded, found.threshold, *resamples.draws))
+        column, sizes = int(np.searchsorted(ranked.ranking.threshold, found.threshold)), ranked.samples.sizes
+        return self.of_counts(resampling.resampled_totals(ranked.counts, column, sizes, *resamples.draws))
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
         if self.rates is None:
@@ -314,7 +290,7 @@ class DecisionMetric(_Resampled):
         samples = resamples.ranked.samples
         effective = sum(samples.sizes) / sum(samples.totals)
         rates = self.rates(counts_at(resamples.ranked.coded, found.threshold))
-        return rates_interval(rates, level, effective), "Wilson, threshold held"
+        return intervals.rates_interval(rates, level, effective), "Wilson, threshold held"
 
     def variance(self, found: Measured, resamples: Resamples) -> float:
         if self.rates is None:
@@ -330,31 +306,19 @@ def standard_metrics(*, ties: Ties = "half", max_ofpr: float | None = None, min_
     {'partial_openauc'}
     """
     low, high = ranking.ofpr_range(min_ofpr, max_ofpr)
-    openauc = PairMetric(
-        function=partial(ranking.openauc_score, ties=ties),
-        label="OpenAUC",
-        of_table=partial(ranking.openauc_of, ties=ties),
-        influence=partial(influence.of_openauc, ties=ties),
-        monotone=True,
-    )
-    metrics: dict[str, Metric] = {"openauc": openauc}
+
+    def pairs(label: str, function: Any, of_table: Any, span: float = 1.0, **options: Any) -> Metric:
+        placements = partial(influence.of_openauc, ties=ties, **options)
+        return PairMetric(function=function, label=label, of_table=of_table, influence=placements, span=span)
+
+    function, of_table = partial(ranking.openauc_score, ties=ties), partial(ranking.openauc_of, ties=ties)
+    metrics = {"openauc": pairs("OpenAUC", function, of_table)}
     if (low, high) != (0.0, 1.0):
-        bounds: dict[str, Any] = {"ties": ties, "low": low, "high": high}
-        metrics["partial_openauc"] = PairMetric(
-            function=partial(ranking.openauc_score, ties=ties, max_ofpr=high, min_ofpr=low),
-            label=f"partial OpenAUC, OFPR {f'<= {high:g}' if low == 0.0 else f'{low:g} to {high:g}'}",
-            of_table=partial(ranking.openauc_of, **bounds),
-            influence=partial(influence.of_openauc, **bounds),
-            span=high - low,
-            monotone=True,
-        )
-    metrics["auroc"] = PairMetric(
-        function=partial(ranking.auroc_score, ties=ties),
-        label="AUROC",
-        of_table=partial(ranking.auroc_of, ties=ties),
-        influence=partial(influence.of_openauc, ties=ties, with_wrong=True),
-        monotone=True,
-    )
+        label = f"partial OpenAUC, OFPR {f'<= {high:g}' if low == 0.0 else f'{low:g} to {high:g}'}"
+        function, of_table = partial(function, max_ofpr=high, min_ofpr=low), partial(of_table, low=low, high=high)
+        metrics["partial_openauc"] = pairs(label, function, of_table, high - low, low=low, high=high)
+    function, of_table = partial(ranking.auroc_score, ties=ties), partial(ranking.auroc_of, ties=ties)
+    metrics["auroc"] = pairs("AUROC", function, of_table, with_wrong=True)
     return {**metrics, **_WITHOUT_OPTIONS}
 
 
@@ -368,6 +332,7 @@ def _decision_metric(name: str, label: str, **options: Any) -> DecisionMetric:
 _AT_95TPR = partial(ranking.column_at_tpr, tpr=0.95)
 _AT_10FPR = partial(ranking.column_at_fpr, fpr=0.1)
 _BEYOND_95TPR = partial(influence.of_accepted, column=_AT_95TPR, moves=True, right=-1.0, wrong=-1.0)
+_DETECTED = partial(influence.of_accepted, column=ranking.best_detection_column, right=0.5, wrong=0.5, unknown=-0.5)
 
 _WITHOUT_OPTIONS: Mapping[str, Metric] = {
     "closed_set_accuracy": RateMetric(
@@ -376,7 +341,6 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         needs_unknown=False,
         of_table=ranking.accuracy_of,
         influence=influence.of_accuracy,
-        monotone=True,
     ),
     "fpr_at_95tpr": ColumnMetric(
         function=ranking.fpr_at_tpr,
@@ -425,9 +389,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         function=ranking.detection_accuracy,
         label="detection accuracy",
         of_table=ranking.detection_accuracy_of,
-        influence=partial(
-            influence.of_accepted, column=ranking.best_detection_column, right=0.5, wrong=0.5, unknown=-0.5
-        ),
+        influence=_DETECTED,
         column=ranking.best_detection_column,
         at=ranking.detection_accuracy_at,
         monotone=True,
@@ -444,7 +406,6 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         label="Acc × AUC",
         of_table=ranking.acc_times_auc_of,
         influence=influence.of_acc_times_auc,
-        monotone=True,
     ),
     "acc_plus_auc": PairMetric(
         function=ranking.acc_plus_auc,
@@ -452,7 +413,6 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         largest=2.0,
         of_table=ranking.acc_plus_auc_of,
         influence=influence.of_acc_plus_auc,
-        monotone=True,
     ),
 }
 

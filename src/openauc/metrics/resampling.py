@@ -1,8 +1,4 @@
-"""The bootstrap on tables of bounded size: samples of a kind that no metric tells apart are drawn together.
-
-How often a resample draws from a cell of samples depends on their number only, so its cost grows with the number of
-cells and of replicates, and not with that of the samples.
-"""
+"""The bootstrap on tables of bounded size: samples that no metric tells apart are drawn together, as a cell."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a b
 MOST_CELLS = 1024  # pairs of classes confused, each drawn by itself
 _DRAWN_ONE_BY_ONE = 256  # samples of a side, at most
 _QUANTILES = 4096
+_MIDDLES = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 _SMALL = 64  # from here on a Poisson number is normal but for its skewness
 
 
@@ -37,32 +34,20 @@ def resample(weight: Counts, size: float, n_replicates: int, rng: np.random.Gene
     Few samples are drawn one by one. Of many, the number drawn from each cell is Poisson, and the numbers are then
     scaled to the right total: the same distribution up to 1 / size.
     """
-    n = max(round(size), 1)
-    draw = _one_by_one if n <= _DRAWN_ONE_BY_ONE else _cell_by_cell
-    return draw(weight, n, n_replicates, rng)
-
-
-def _one_by_one(weight: Counts, n: int, n_replicates: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    total = float(weight.sum())
-    places = n if weight.dtype.kind == "i" else 1 << 16
-    owner = np.searchsorted(np.cumsum(weight), (np.arange(places) + 0.5) * total / places)
-    cell = owner[rng.integers(0, places, (n, n_replicates), dtype=np.uint16)]
-    counts = np.bincount((cell * n_replicates + np.arange(n_replicates)).ravel(), minlength=len(weight) * n_replicates)
-    return np.asarray(counts.reshape(len(weight), n_replicates) * (total / n), dtype=np.float32)
-
-
-def _cell_by_cell(weight: Counts, n: int, n_replicates: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    total = float(weight.sum())
+    n, total = max(round(size), 1), float(weight.sum())
+    if n <= _DRAWN_ONE_BY_ONE:
+        places = n if weight.dtype.kind == "i" else 1 << 16
+        owner = np.searchsorted(np.cumsum(weight), (np.arange(places) + 0.5) * total / places)
+        cell = owner[rng.integers(0, places, (n, n_replicates), dtype=np.uint16)] * n_replicates
+        counts = np.bincount((cell + np.arange(n_replicates)).ravel(), minlength=len(weight) * n_replicates)
+        return np.asarray(counts.reshape(len(weight), n_replicates) * (total / n), dtype=np.float32)
     drawn = np.zeros((len(weight), n_replicates), dtype=np.float32)
     held = np.flatnonzero(weight)
     chosen = rng.integers(0, _QUANTILES, (len(held), n_replicates), dtype=np.uint16)
-    for cell, mean, quantile in zip(held, (weight[held] * (n / total)).tolist(), chosen, strict=True):
-        _poisson_quantiles(mean).take(quantile, out=drawn[cell], mode="clip")
+    for at, mean, quantile in zip(held, (weight[held] * (n / total)).tolist(), chosen, strict=True):
+        _poisson_quantiles(mean).take(quantile, out=drawn[at], mode="clip")
     drawn *= np.float32(total) / drawn.sum(axis=0)
     return drawn
-
-
-_MIDDLES = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 
 
 @cache
@@ -91,9 +76,8 @@ def coarse(table: RankTable, keep: Sequence[int] = ()) -> RankTable:
     if may_overflow(table.known, table.unknown):
         known, unknown = known.astype(np.float64), unknown.astype(np.float64)
     misranked = np.cumsum(unknown * (table.n_known - table.known) + known * table.unknown)
-    progress = np.zeros(len(table.threshold))
-    for part in (table.known, table.unknown, misranked):
-        progress += part / max(float(part[-1]), 1.0)
+    parts = (table.known, table.unknown, misranked)
+    progress = np.asarray(sum(part / max(float(part[-1]), 1.0) for part in parts))
     spread = np.searchsorted(progress, np.linspace(0.0, progress[-1], MOST_COLUMNS - len(keep)))
     return table.columns(np.unique(np.concatenate([[0, len(progress) - 1], keep, spread]).astype(np.int64)))
 
@@ -115,11 +99,7 @@ def resampled_table(table: RankTable, sizes: tuple[float, float], n_replicates: 
 def resampled_column(
     table: RankTable, column: int, accepted: float | None, sizes: tuple[float, float], n_replicates: int, seed: int
 ) -> RankTable:
-    """Replicates of two columns only: one of the table, and the last.
-
-    The column is held, or, where it may accept the share ``accepted`` of the unknown samples, found again: the first
-    unknown sample too many is an order statistic, whose place among the samples is a beta variable.
-    """
+    """Replicates of a column and the last one; with ``accepted`` of the unknown samples, the column is found again."""
     rng = generator(seed)
     n_known, n_unknown = (round(size) for size in sizes)
     share = table.unknown / table.n_unknown
@@ -130,7 +110,7 @@ def resampled_column(
         most = int(check.at_most(accepted, n_unknown))
         if most >= n_unknown:
             place, at = np.ones(n_replicates), np.full(n_replicates, len(share) - 1)
-        else:
+        else:  # the first unknown sample too many is an order statistic
             place = rng.beta(most + 1, n_unknown - most, n_replicates)
             at = np.searchsorted(share, place, side="left") - 1
         # Those before it are spread evenly up to its place.
@@ -142,12 +122,8 @@ def resampled_column(
     def columns(part: Floats, total: Counts) -> Floats:
         return np.stack([part * total, np.full(n_replicates, float(total))], axis=1)
 
-    return RankTable(
-        table.threshold[[0, -1]],
-        columns(is_known / n_known, table.n_known),
-        columns(is_right, table.n_known),
-        columns(unknown, table.n_unknown),
-    )
+    known, right = columns(is_known / n_known, table.n_known), columns(is_right, table.n_known)
+    return RankTable(table.threshold[[0, -1]], known, right, columns(unknown, table.n_unknown))
 
 
 def resampled_totals(
@@ -155,27 +131,18 @@ def resampled_totals(
 ) -> DecisionCounts:
     """Replicates of the counts at a column of all thresholds, classes pooled: the sums over classes are left as 0."""
     rng = generator(seed)
-    correct, known, unknown = (
-        float(np.asarray(part)[column]) for part in (counts.correct, counts.accepted_known, counts.accepted_unknown)
-    )
+    correct, known, unknown = (float(np.asarray(part)[column]) for part in counts[3:6])
     # Sums of weights may round to a little less than their parts.
     of_known = np.maximum([correct, known - correct, float(np.asarray(counts.n_known)) - known], 0.0)
     of_unknown = np.maximum([unknown, float(np.asarray(counts.n_unknown)) - unknown], 0.0)
     (n_known, n_unknown), shares = map(round, sizes), of_known / of_known.sum()
     right, wrong, _ = rng.multinomial(n_known, shares, n_replicates).T * (of_known.sum() / n_known)
     taken = rng.binomial(n_unknown, of_unknown[0] / of_unknown.sum(), n_replicates) * (of_unknown.sum() / n_unknown)
-    nothing = np.zeros(n_replicates)
-    return DecisionCounts(
-        counts.n_classes, counts.n_known, counts.n_unknown, right, right + wrong, taken, nothing, nothing, nothing
-    )
+    return DecisionCounts(*counts[:3], right, right + wrong, taken, *np.zeros((3, n_replicates)))
 
 
 def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: int) -> DecisionCounts:
-    """Replicates of the counts at a threshold.
-
-    A wrong sample is drawn as a pair (class, predicted class); where there are too many such pairs, the two are drawn
-    apart, and only their number is the same.
-    """
+    """Replicates of the counts at a threshold; a wrong sample is drawn as a pair (class, predicted class)."""
     rng = generator(seed)
     samples, n_classes, kind = coded.samples, len(coded.classes), coded.samples.kind
     accepted = accepted_at(coded, threshold)
@@ -189,11 +156,9 @@ def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: in
     guessed = cells(coded.pred, is_wrong)
     pair = coded.true * n_classes + coded.pred
     pairs = np.unique(pair[is_wrong])
-    apart = len(pairs) > MOST_CELLS
-    if apart:
-        wrong_true, mistaken = np.arange(n_classes), cells(coded.true, is_wrong)
-    else:
-        wrong_true, mistaken = pairs // n_classes, cells(np.searchsorted(pairs, pair), is_wrong, len(pairs))
+    apart = len(pairs) > MOST_CELLS  # then only the numbers of the two agree
+    wrong_true = np.arange(n_classes) if apart else pairs // n_classes
+    mistaken = cells(coded.true if apart else np.searchsorted(pairs, pair), is_wrong, len(wrong_true))
     drawn = resample(np.concatenate([hits, missed, mistaken]), samples.sizes[0], n_replicates, rng)
     right, class_size, wrong = np.split(drawn, [n_classes, 2 * n_classes])
     class_size += right

@@ -48,38 +48,28 @@ class Samples:
         """Effective numbers of known and of unknown samples, (sum w)^2 / sum w^2 (Kish)."""
         if self.weight is None or self.counted:
             return self.n_known, self.n_unknown
-        squares = (np.sum(self.weight**2, where=(self.kind == UNKNOWN_KIND) == side) for side in (False, True))
-        known, unknown = (
-            total**2 / square if square else 0.0 for total, square in zip(self.totals, squares, strict=True)
-        )
-        return float(known), float(unknown)
+        unknown = self.kind == UNKNOWN_KIND
+        squares = [np.sum(self.weight**2, where=side) for side in (~unknown, unknown)]
+        sizes = [
+            float(total**2 / square) if square else 0.0 for total, square in zip(self.totals, squares, strict=True)
+        ]
+        return sizes[0], sizes[1]
 
     def take(self, index: Ints) -> Samples:
         """Some of the samples."""
-        kind = self.kind[index]
-        weight = None if self.weight is None else self.weight[index]
-        times = weight if self.counted else None
-        n_wrong, n_correct, n_unknown = map(int, np.bincount(kind, weights=times, minlength=3))
-        return Samples(
-            self.y_true[index],
-            self.y_pred[index],
-            self.score[index],
-            kind,
-            self.unknown_label,
-            n_wrong + n_correct,
-            n_correct,
-            n_unknown,
-            weight,
-        )
+        names = ["y_true", "y_pred", "score", "kind", *([] if self.weight is None else ["weight"])]
+        taken = replace(self, **{name: getattr(self, name)[index] for name in names})
+        times = taken.weight if self.counted else None
+        n_wrong, n_correct, n_unknown = map(int, np.bincount(taken.kind, weights=times, minlength=3))
+        return replace(taken, n_known=n_wrong + n_correct, n_correct=n_correct, n_unknown=n_unknown)
 
     def triple(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """The triple with unknown samples marked by the default label, as any metric function takes it."""
         if self.unknown_label == check.UNKNOWN:
             return self.y_true, self.y_pred, self.score
         mark: Any = str(check.UNKNOWN) if self.y_true.dtype.kind == "U" else check.UNKNOWN
-        true, pred = (
-            np.where(check.is_label(labels, self.unknown_label), mark, labels) for labels in (self.y_true, self.y_pred)
-        )
+        both = (self.y_true, self.y_pred)
+        true, pred = (np.where(check.is_label(labels, self.unknown_label), mark, labels) for labels in both)
         return true, pred, self.score
 
 
@@ -108,7 +98,18 @@ def mark_samples(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_
     true, pred = check.same_label_type(check.as_labels("y_true", y_true), check.as_labels("y_pred", y_pred))
     score = check.as_scores("open_score", open_score)
     check.check_same_length(y_true=true, y_pred=pred, open_score=score)
-    kind, n_correct, n_unknown = _mark_kinds(true, pred, unknown_label)
+    unknown = check.is_label(true, unknown_label)
+    smallest = int(true.min(initial=0)) if true.dtype.kind == "i" else 0
+    if smallest == unknown_label:
+        smallest = int(true[~unknown].min(initial=0)) if smallest < -1 else 0
+    if smallest < 0:
+        raise ValueError(
+            f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "
+            f"{unknown_label!r}. Relabel the samples or set unknown_label."
+        )
+    kind = (true == pred).view(np.uint8)
+    np.maximum(kind, UNKNOWN_KIND * unknown.view(np.uint8), out=kind)
+    n_correct, n_unknown = int(np.count_nonzero(kind == CORRECT)), int(np.count_nonzero(unknown))
     return Samples(true, pred, score, kind, unknown_label, len(kind) - n_unknown, n_correct, n_unknown)
 
 
@@ -125,31 +126,11 @@ def _as_weight(sample_weight: ArrayLike, kind: NDArray[np.uint8], *, need_unknow
     return weight
 
 
-def _mark_kinds(y_true: NDArray[Any], y_pred: NDArray[Any], unknown_label: Label) -> tuple[NDArray[np.uint8], int, int]:
-    """Kind of each sample, and the numbers of correct and of unknown ones."""
-    unknown = check.is_label(y_true, unknown_label)
-    kind = (y_true == y_pred).view(np.uint8)
-    np.maximum(kind, UNKNOWN_KIND * unknown.view(np.uint8), out=kind)
-    smallest = int(y_true.min(initial=0)) if y_true.dtype.kind == "i" else 0
-    if smallest == unknown_label:
-        smallest = int(y_true[~unknown].min(initial=0)) if smallest < -1 else 0
-    if smallest < 0:
-        raise ValueError(
-            f"y_true contains the label {smallest}; known classes are labelled from 0 and unknown samples "
-            f"{unknown_label!r}. Relabel the samples or set unknown_label."
-        )
-    return kind, int(np.count_nonzero(kind == CORRECT)), int(np.count_nonzero(unknown))
-
-
 def score_bits(score: NDArray[Any]) -> NDArray[np.signedinteger]:
     """The bits of each score as an integer."""
     return np.ascontiguousarray(score).view(f"i{score.dtype.itemsize}")
 
 
 def key_of_bits(bits: Any, largest: Any) -> Any:
-    """Integer in the order of the float with these ``bits``; -0.0 and 0.0 share the key 0.
-
-    ``bits`` is the float read as a signed integer, ``largest`` the largest integer of that type. Arrays, tensors and
-    compiled loops all use this one formula.
-    """
+    """Integer in the order of the float with these signed ``bits``, at most ``largest``; -0.0 and 0.0 share key 0."""
     return (bits ^ ((bits >> 63) & largest)) + (bits == ~largest)

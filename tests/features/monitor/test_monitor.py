@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openauc.features import Monitor, OpenSetClassifier
-from openauc.features.monitor import timeline
+from openauc.features.monitor import monitor as module
 from openauc.features.monitor.betting import Wealth, shape_bets
 from openauc.features.monitor.monitor import LIMITS, PARTS
 
@@ -182,7 +182,7 @@ def test_pieces_that_end_inside_a_window_rank_alike(classifier, tmp_path):
 
 
 def test_windows_are_joined_so_that_memory_is_bounded(classifier, monkeypatch):
-    monkeypatch.setattr(timeline, "MOST_WINDOWS", 4)
+    monkeypatch.setattr(module, "MOST_WINDOWS", 4)
     scores, classes = stream(1000, 0)
     long, short = Monitor(classifier, window=10), Monitor(classifier, window=1000)
     long.update_scores(scores, classes, time=range(1000))

@@ -40,12 +40,8 @@ _SMALLEST = 1e-12
 
 
 class Ranks:
-    """Counts of scores by group, in a few megabytes however many there are.
+    """Counts of scores by group: the distinct pairs of group and rounded score as rising integers, and their counts.
 
-    ``keys`` holds the distinct pairs of group and rounded score as rising integers, ``counts`` how often each came.
-
-    Examples
-    --------
     >>> ranks = Ranks()
     >>> ranks.add(np.array([1.0, 2.0, 3.0]), np.zeros(3, int))
     >>> ranks.p_values(np.array([2.5, 2.5]), np.zeros(2, int), np.ones(2)).tolist()
@@ -58,16 +54,13 @@ class Ranks:
 
     def add(self, score: NDArray[np.floating], group: Counts) -> None:
         """Count scores without ranking them."""
-        self._add(_keys(score, group))
+        self._count(_keys(score, group))
 
     def p_values(self, score: NDArray[np.floating], group: Counts, chance: Floats) -> Floats:
-        """(n,) p-value of each score among those of its group before it, which it then joins; small = high score.
-
-        ``chance`` are (n,) uniform numbers that break ties.
-        """
+        """(n,) p-value of each score among those of its group before it; ``chance``, uniform numbers, breaks ties."""
         keys = _keys(score, group)
         found = [self._ranked(keys[at : at + BLOCK], chance[at : at + BLOCK]) for at in range(0, len(keys), BLOCK)]
-        return np.concatenate(found) if found else np.empty(0)
+        return np.concatenate([np.empty(0), *found])
 
     def _ranked(self, key: Counts, chance: Floats) -> Floats:
         total = np.concatenate([[0], np.cumsum(self.counts)])
@@ -78,10 +71,10 @@ class Ranks:
         above = end - high + (earlier & (key > key[:, None])).sum(1)
         equal = high - low + (earlier & (key == key[:, None])).sum(1)
         size = end - first + earlier.sum(1)
-        self._add(key)
+        self._count(key)
         return np.asarray((above + chance * (equal + 1)) / (size + 1))
 
-    def _add(self, key: Counts) -> None:
+    def _count(self, key: Counts) -> None:
         new, counts = np.unique(key, return_counts=True)
         place = np.searchsorted(self.keys, new)
         old = np.append(self.keys, -1)[place] == new
@@ -99,37 +92,16 @@ def _keys(score: NDArray[np.floating], group: Counts) -> Counts:
 
 
 class Wealth:
-    """Wealth of bets that may begin at any time, in groups of samples that each count their own time.
-
-    Parameters
-    ----------
-    bets
-        The B bets.
-    groups
-        Number of groups, G.
-
-    Attributes
-    ----------
-    staked
-        (G, B) logarithm of what has been staked and multiplied.
-    seen
-        (G,) p-values so far.
-    lead
-        (G, B) what each bet has gained since it was at its lowest, as a logarithm.
-    since
-        (G, B) the time after that: the most likely beginning of a change, if there is one.
-    highest
-        (G,) highest evidence so far, as a logarithm; kept by the monitor.
-    """
+    """Wealth of B bets that may begin at any time, in G groups of samples that each count their own time."""
 
     def __init__(self, bets: Bets, groups: int = 1) -> None:
         shape = (groups, bets(np.array([0.5])).shape[1])
         self.bets = bets
-        self.staked = np.full(shape, -np.inf)
-        self.seen = np.zeros(groups, np.int64)
-        self.lead = np.zeros(shape)
-        self.since = np.zeros(shape, np.int64)
-        self.highest = np.zeros(groups)
+        self.staked = np.full(shape, -np.inf)  # logarithm of what has been staked and multiplied
+        self.seen = np.zeros(groups, np.int64)  # number of p-values so far
+        self.lead = np.zeros(shape)  # gain of each bet since it was at its lowest, as a logarithm
+        self.since = np.zeros(shape, np.int64)  # the time after that: the likely beginning of a change
+        self.highest = np.zeros(groups)  # highest evidence so far, as a logarithm; kept by the monitor
 
     def update(self, p_value: Floats, group: Counts, time: Counts) -> Floats:
         """(n,) logarithm of the wealth of its group after each p-value; ``time`` rises, for :meth:`beginning`."""
@@ -152,7 +124,8 @@ class Wealth:
         begun = np.log(_kept_back(after - 1) - kept)[:, None] - (multiplied - gain)
         staked = np.logaddexp.accumulate(np.concatenate([self.staked[group][None], begun]))[1:] + multiplied
         self.staked[group], self.seen[group] = staked[-1], after[-1]
-        return np.logaddexp(_log_mean(staked), np.log(kept))
+        mean = np.logaddexp.reduce(staked, axis=1) - np.log(staked.shape[1])
+        return np.asarray(np.logaddexp(mean, np.log(kept)))
 
     def _follow(self, group: int, gain: Floats, time: Counts) -> None:
         """Update ``lead`` and ``since``: a bet begins again where its gain is at its lowest."""
@@ -166,10 +139,6 @@ class Wealth:
 
 def _kept_back(time: Counts) -> Floats:
     return np.asarray(1.0 / (1.0 + np.log1p(time / PATIENCE)))
-
-
-def _log_mean(values: Floats) -> Floats:
-    return np.asarray(np.logaddexp.reduce(values, axis=1) - np.log(values.shape[1]))
 
 
 def tail_bets(levels: Sequence[float], *, falls: bool = True) -> Bets:

@@ -32,7 +32,6 @@ from openauc._files import PathLike, atomic_write, parse_json
 from openauc._validation import as_scores, as_vector, check_fraction, check_same_length
 from openauc.features.classifier.estimator import OpenSetClassifier
 from openauc.features.monitor.betting import Ranks, Wealth, shape_bets, tail_bets
-from openauc.features.monitor.timeline import FIELDS, TENTHS, Timeline
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -50,9 +49,13 @@ LIMITS = (
     "No alarm does not mean that nothing has changed, but that it is too little to be told from chance.",
 )
 """What data without labels can tell, and what not."""
+MOST_WINDOWS = 256
+TENTHS = 10
+SUMS = ("called", "rejected", "tenths")
+FIELDS = (*SUMS, "evidence", "times")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Alarm:
     """The first time that one of the watched things has changed beyond chance.
 
@@ -91,6 +94,67 @@ class Alarm:
             f"{when}: rejected of {which} are {self.seen:.1%}, likely since sample {self.since:,}; in the reference "
             f"{self.usual:.1%}"
         )
+
+
+class Timeline:
+    """Counts of decisions in consecutive windows of a stream.
+
+    Attributes
+    ----------
+    size
+        Samples in a window; neighbours are joined when there are more than 256, so that memory is bounded.
+    called, rejected
+        (W, C) samples by predicted class, and how many of them were rejected.
+    tenths
+        (W, 10) samples between the tenths of the reference scores, from the lowest.
+    evidence
+        (W, P) highest evidence of each part in the window, as a logarithm.
+    times
+        (W, 2) first and last time in each window, as text; empty where none was given.
+    """
+
+    def __init__(self, size: int, n_classes: int, n_parts: int) -> None:
+        self.size = size
+        self.called = np.zeros((0, n_classes), np.int64)
+        self.rejected = np.zeros((0, n_classes), np.int64)
+        self.tenths = np.zeros((0, TENTHS), np.int64)
+        self.evidence = np.zeros((0, n_parts))
+        self.times = np.zeros((0, 2), "U1")
+
+    @property
+    def n(self) -> Counts:
+        """(W,) samples of each window; only the last may have fewer than ``size``."""
+        return np.asarray(self.called.sum(axis=1))
+
+    @property
+    def room(self) -> int:
+        """Samples that still fit into the current window."""
+        return self.size - int(self.n[-1]) % self.size if len(self.n) else self.size
+
+    def since(self, sample: int) -> tuple[Counts, ...]:
+        """Sums of ``called``, ``rejected`` and ``tenths`` over the windows from about this sample on."""
+        first = min(round((sample - 1) / self.size), len(self.called) - 1)
+        return tuple(getattr(self, name)[first:].sum(axis=0) for name in SUMS)
+
+    def add(self, *piece: NDArray[Any]) -> None:
+        """Count a piece of the stream of at most ``room`` samples: one row of each field."""
+        begins = self.room == self.size
+        if begins and len(self.called) == MOST_WINDOWS:
+            for name in FIELDS:
+                windows = getattr(self, name)
+                setattr(self, name, _joined(name, windows[::2], windows[1::2]))
+            self.size *= 2
+        for name, new in zip(FIELDS, piece, strict=True):
+            windows = getattr(self, name)
+            kept, last = (windows, new[None]) if begins else (windows[:-1], _joined(name, windows[-1:], new[None]))
+            setattr(self, name, np.concatenate([kept, last]))
+
+
+def _joined(name: str, first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """A field of windows that become one with the windows after them."""
+    if name == "times":
+        return np.stack([np.where(first[:, 0] == "", second[:, 0], first[:, 0]), second[:, 1]], axis=1)
+    return np.asarray(np.maximum(first, second) if name == "evidence" else first + second)
 
 
 class Monitor:
@@ -162,8 +226,8 @@ class Monitor:
         self.n = 0
         self.alarms: tuple[Alarm, ...] = ()
         classifier, n_classes = self.classifier, len(self.classifier.classes_)
-        share = classifier.acceptance if classifier.threshold == "acceptance" else 1.0
-        tails = tail_bets((1.0 - share,) if share < 1.0 else LEVELS, falls=not self.one_sided)
+        by_share = classifier.threshold == "acceptance" and classifier.acceptance < 1.0
+        tails = tail_bets((1.0 - classifier.acceptance,) if by_share else LEVELS, falls=not self.one_sided)
         self._by_threshold = np.asarray(classifier.calibration_.group, np.int64)
         self._ranks = [Ranks() for _ in self._groups(np.zeros(0, np.int64))]
         self._wealth = [Wealth(tails), Wealth(tails, n_classes), Wealth(shape_bets(falls=not self.one_sided))]
@@ -180,7 +244,7 @@ class Monitor:
         found = [np.zeros(len(predicted), np.int64), predicted]
         return [*found, self._by_threshold[predicted]] if self._by_threshold.any() else found
 
-    def _counted(self, score: Floats, predicted: Counts) -> tuple[Counts, Counts, Counts]:
+    def _counted(self, score: Floats, predicted: Counts) -> tuple[Counts, ...]:
         """Samples by class, those of them rejected, and samples between tenths of the reference."""
         n_classes = len(self.classifier.classes_)
         rejected = score > self.classifier.thresholds_[predicted]
@@ -200,16 +264,15 @@ class Monitor:
         """The same for scores and indices of predicted classes, where they are known already."""
         scores, classes = as_scores("score", score), as_vector("predicted", predicted)
         times = np.array([""] * len(scores) if time is None else [str(one) for one in time], str)
-        check_same_length(score=scores, predicted=classes)
-        check_same_length(score=scores, time=times)
+        check_same_length(score=scores, predicted=classes, time=times)
         n_classes = len(self.classifier.classes_)
         if len(classes) and not (classes.dtype.kind in "iu" and 0 <= classes.min() <= classes.max() < n_classes):
             raise ValueError(f"predicted must be indices of the classes, integers from 0 to {n_classes - 1}.")
         before, at = len(self.alarms), 0
         while at < len(scores):
-            end = at + self.timeline.room
-            self._update_window(scores[at:end], classes[at:end].astype(np.int64), times[at:end])
-            at = end
+            piece = slice(at, at + self.timeline.room)
+            self._update_window(scores[piece], classes[piece].astype(np.int64), times[piece])
+            at = piece.stop
         return self.alarms[before:]
 
     def _update_window(self, score: Floats, predicted: Counts, time: NDArray[Any]) -> None:
@@ -221,8 +284,7 @@ class Monitor:
         zero, number = np.zeros(len(score), np.int64), self.n + 1 + np.arange(len(score))
         ranked = (p_values[-1 if len(p_values) > 2 else 0], p_values[1], p_values[0])
         crossed: list[tuple[int, int, int]] = []
-        reached = np.empty(len(PARTS))
-        line = -np.log(self.alpha)
+        reached, line = np.empty(len(PARTS)), -np.log(self.alpha)
         for part, (wealth, p_value) in enumerate(zip(self._wealth, ranked, strict=True)):
             group = predicted if PARTS[part] == "classes" else zero
             # The probability of a false alarm is divided among the parts, and among the classes.
@@ -232,7 +294,7 @@ class Monitor:
             new, first = np.unique(group[rows], return_index=True)
             crossed += [(int(rows[f]), part, int(g)) for g, f in zip(new, first, strict=True)]
             np.maximum.at(wealth.highest, group, evidence)
-        self.timeline.add(*self._counted(score, predicted), reached, (str(time[0]), str(time[-1])))
+        self.timeline.add(*self._counted(score, predicted), reached, time[[0, -1]])
         self.alarms += tuple(self._alarm(row, part, group_, str(time[row])) for row, part, group_ in sorted(crossed))
         self.n += len(score)
 
@@ -241,17 +303,15 @@ class Monitor:
         since = int(np.clip(self._wealth[part].beginning(group), 1, sample))
         called, rejected, tenths = self.timeline.since(since)
         usual_called, usual_rejected, usual_tenths = self.usual
-        label = None
-        match PARTS[part]:
-            case "scores":
-                seen, usual = tenths[-1] / tenths.sum(), usual_tenths[-1] / usual_tenths.sum()
-            case "classes":
-                label = str(self.classifier.classes_[group])
-                seen, usual = rejected[group] / called[group], usual_rejected[group] / max(usual_called[group], 1)
-            case _:
-                seen, usual = rejected.sum() / called.sum(), self.usual_share
-        shares = {"seen": float(seen), "usual": float(usual)}
-        return Alarm(part=PARTS[part], label=label, sample=sample, since=since, time=time or None, **shares)
+        label, name = None, PARTS[part]
+        if name == "scores":
+            seen, usual = tenths[-1] / tenths.sum(), usual_tenths[-1] / usual_tenths.sum()
+        elif name == "classes":
+            label = str(self.classifier.classes_[group])
+            seen, usual = rejected[group] / called[group], usual_rejected[group] / max(usual_called[group], 1)
+        else:
+            seen, usual = rejected.sum() / called.sum(), self.usual_share
+        return Alarm(name, label, sample, since, time or None, float(seen), float(usual))
 
     @property
     def usual_share(self) -> float:
@@ -285,11 +345,16 @@ class Monitor:
             "rises are looked for (calibrate with samples the model has not seen, or pass a reference, for both)"
         )
 
+    @property
+    def headline(self) -> str:
+        """How much was seen and rejected, in a line."""
+        seen = f"{self.n:,} samples, {self.rejected_share:.1%} rejected"
+        return f"{seen}; {self.usual_share:.1%} of {self.usual[0].sum():,} in the reference"
+
     def summary(self) -> str:
         """What was seen, what has changed, and what cannot be told."""
         lines = [
-            f"{self.n:,} samples, {self.rejected_share:.1%} rejected; {self.usual_share:.1%} of "
-            f"{self.usual[0].sum():,} in the reference",
+            self.headline,
             *([f"alarm at {alarm}" for alarm in self.alarms] or ["no alarm"]),
             f"promise: {self.promise}",
             *(f"note: {limit}" for limit in LIMITS),
@@ -359,16 +424,17 @@ class Monitor:
         self._begin(about["reference"], 0)
         for name, (owner, attribute) in self._places().items():
             setattr(owner, attribute, _like(name, arrays[name], getattr(owner, attribute)))
-        called, rejected, tenths = (_like(f"usual.{i}", arrays[f"usual.{i}"], self.usual[i]) for i in range(3))
-        self.usual = called, rejected, tenths
+        self.usual = tuple(_like(f"usual.{i}", arrays[f"usual.{i}"], fresh) for i, fresh in enumerate(self.usual))
         self._rng.bit_generator.state = about["rng"]
-        self.alarms = tuple(map(_alarm_from, about["alarms"]))
+        self.alarms = tuple(Alarm(**alarm) for alarm in about["alarms"])
+        if not all(alarm.part in PARTS and str(alarm) for alarm in self.alarms):  # wrong types fail in str
+            raise ValueError("it has alarms of other things")
         self.n, self.timeline.size = int(about["n"]), int(arrays["timeline.size"])
         for ranks in self._ranks:
             if len(ranks.keys) != len(ranks.counts) or (np.diff(ranks.keys) <= 0).any():
                 raise ValueError("its ranks are not in order")
-        sizes, lengths = self.timeline.n, {len(getattr(self.timeline, name)) for name in FIELDS}
-        size = self.timeline.size
+        size, sizes = self.timeline.size, self.timeline.n
+        lengths = {len(getattr(self.timeline, name)) for name in FIELDS}
         if len(lengths) > 1 or sizes.sum() != self.n or (sizes[:-1] != size).any() or max([1, *sizes]) > size:
             raise ValueError("the samples of its windows do not add up")
 
@@ -381,13 +447,6 @@ def _like(name: str, values: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
     if (kind == "f" and np.isnan(values).any()) or (kind == "i" and (values < 0).any()):
         raise ValueError(f"{name} holds NaN or negative counts")
     return values
-
-
-def _alarm_from(said: Mapping[str, Any]) -> Alarm:
-    part = PARTS[PARTS.index(said["part"])]
-    label, time = (None if said[name] is None else str(said[name]) for name in ("label", "time"))
-    sample, since, seen, usual = int(said["sample"]), int(said["since"]), float(said["seen"]), float(said["usual"])
-    return Alarm(part=part, label=label, sample=sample, since=since, time=time, seen=seen, usual=usual)
 
 
 def _fingerprint(classifier: OpenSetClassifier) -> str:
