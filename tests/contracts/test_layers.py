@@ -136,6 +136,17 @@ def test_importing_openauc_loads_nothing_heavy(heavy: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_classifier_is_imported_when_it_is_asked_for() -> None:
+    code = (
+        "import sys, openauc\n"
+        "light = 'sklearn' not in sys.modules\n"
+        "from openauc import OpenSetClassifier\n"
+        "from openauc.features import OpenSetClassifier as same\n"
+        "sys.exit(not (light and OpenSetClassifier is same))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_works_where_torch_cannot_be_had() -> None:
     code = (
         "import sys\n"
