@@ -75,7 +75,7 @@ def main() -> None:
     for result in learned:
         data = load_data(result.spec, chosen.data_root)
         head = FittedHead(result.spec, lambda data=data: data)
-        predicted = head.predictions(replace(result.spec, score="max_logit"), data, "test").y_pred
+        predicted = head.embedded(result.spec, data, "test").logits.argmax(1)
         for name in (AVERAGE, *DETECTORS):
             spec = replace(result.spec, score=name)
             if store.result(spec) is None:

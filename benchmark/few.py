@@ -63,8 +63,9 @@ def measure(name: str, classes: int, samples: int, draw: int, data_root: Path) -
     spec = TrialSpec.of(name, 0, "logistic")
     head = FittedHead(spec, lambda: data)
     found: dict[str, Any] = {"chosen": head.train().report_.chosen, "n_train": len(data.train.labels)}
+    test = head.embedded(spec, data, "test")
     for score in SCORES:
-        triple = head.predictions(TrialSpec.of(name, 0, "logistic", score=score), data, "test")
+        triple = test.predictions(head.score(TrialSpec.of(name, 0, "logistic", score=score)))
         found[score] = openauc_score(*triple)
     found["accuracy"] = float((triple.y_pred == triple.y_true)[triple.y_true >= 0].mean())
     return found

@@ -20,6 +20,10 @@ from openauc.training.head import FittedHead
 from openauc.training.trained import SavedRun, load_data
 
 
+def predicted(head, spec, data, part="test"):
+    return head.embedded(spec, data, part).predictions(head.score(spec, data))
+
+
 def spec(score=None, split=0, method="logistic"):
     return TrialSpec.of("digits_pixels", split, method, score=score)
 
@@ -35,15 +39,15 @@ def head():
 
 
 def test_the_learned_score_is_the_classifiers_own(head, data):
-    found = head.predictions(spec("learned"), data, "test")
+    found = predicted(head, spec("learned"), data)
     assert found.open_score.tolist() == head.train().open_score(data.test.images).tolist()
-    assert head.predictions(spec(), data, "test").open_score.tolist() == found.open_score.tolist()
+    assert predicted(head, spec(), data).open_score.tolist() == found.open_score.tolist()
     assert head.seconds > 0
 
 
 def test_single_scores_look_at_the_final_head(head, data):
     _, logits = head.train().observer_(np.asarray(data.test.images))
-    found = head.predictions(spec("max_logit"), data, "test")
+    found = predicted(head, spec("max_logit"), data)
     assert found.y_pred.tolist() == logits.argmax(1).tolist()
     np.testing.assert_allclose(found.open_score, -logits.max(1), rtol=1e-6)
     embedded = head.embedded(spec(), data, "test")
@@ -55,18 +59,18 @@ def by_rule(rule, data):
 
 
 def test_average_is_the_classifiers_own(head, data):
-    found = head.predictions(spec("average"), data, "test")
+    found = predicted(head, spec("average"), data)
     expected = by_rule("average", data).predictions(data.test.images, data.test.labels)
     assert [column.tolist() for column in found] == [column.tolist() for column in expected]
 
 
 def test_selected_is_the_classifiers_own_but_for_its_scale(head, data):
-    found, classifier = head.predictions(spec("selected"), data, "test"), by_rule("selected", data)
+    found, classifier = predicted(head, spec("selected"), data), by_rule("selected", data)
     expected = classifier.predictions(data.test.images, data.test.labels)
     assert found.y_pred.tolist() == expected.y_pred.tolist()
     evidence = classifier.evidence_scale_(found.open_score[:, None], found.y_pred)[:, 0]
     np.testing.assert_allclose(evidence, expected.open_score, rtol=1e-6)
-    single = head.predictions(spec(classifier.report_.chosen), data, "test")
+    single = predicted(head, spec(classifier.report_.chosen), data)
     assert found.open_score.tolist() == single.open_score.tolist()
 
 
@@ -76,7 +80,7 @@ def test_two_classes_leave_nothing_to_compare(rule, data):
     images, labels = data.train
     parts = Examples(images[rows], labels[rows]), Examples(images[:50], np.where(labels[:50] < 2, labels[:50], -1))
     two = replace(data, split=Split(data.split.known[:2], data.split.known[2:]), read_train=lambda: parts)
-    found = FittedHead(spec(), lambda: two).predictions(spec(rule), two, "validation")
+    found = predicted(FittedHead(spec(), lambda: two), spec(rule), two, "validation")
     expected = by_rule(rule, two).predictions(two.validation.images, two.validation.labels)
     assert openauc_score(*found) == openauc_score(*expected)
 

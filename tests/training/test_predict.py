@@ -16,9 +16,9 @@ from openauc.training.predict import (
     Embedded,
     embed,
     embed_images,
+    fitted_score,
     fold_batch_norms,
     predict,
-    predictions_of,
     recipe_of,
     remember_recipe,
 )
@@ -97,7 +97,7 @@ def test_embedded_images_survive_a_file(method, data, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["features.parquet"]
     # A file with logits like any other.
     predictions = Predictions.load(tmp_path / "features.parquet")
-    expected = predictions_of(method, embedded, score="max_logit")
+    expected = embedded.predictions(make_score("max_logit"))
     for values, wanted in zip(predictions, expected, strict=True):
         np.testing.assert_array_equal(values, wanted)
 
@@ -123,17 +123,9 @@ def test_any_score_of_one_training(method, data, score):
     predictions = predict(method, data, RECIPE, score=score)
     np.testing.assert_array_equal(predictions.open_score, expected)
     np.testing.assert_array_equal(predictions.y_pred, test.logits.argmax(1))
-    np.testing.assert_array_equal(
-        predictions_of(method, test, score=score, training=training).open_score, predictions.open_score
-    )
+    assert test.predictions(fitted_score(method, score, lambda: training)).open_score.tolist() == expected.tolist()
     if score == method.score:
         np.testing.assert_array_equal(predict(method, data, RECIPE).open_score, expected)
-
-
-def test_a_score_that_learns_asks_for_training_samples(method, data):
-    embedded = embed(method, data, RECIPE)
-    with pytest.raises(ValueError, match="'mahalanobis' learns from training samples; pass them as `training`"):
-        predictions_of(method, embedded, score="mahalanobis")
 
 
 def test_the_recipe_of_the_training_is_remembered(method, data):

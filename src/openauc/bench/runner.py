@@ -129,11 +129,18 @@ def run_trial(
         data = load_data(spec, data_root)
         network.train()
         tested = time.perf_counter()
-        held_out = network.predictions(spec, data, "validation") if spec.validation else None
+        held_out = (
+            network.embedded(spec, data, "validation").predictions(network.score(spec, data))
+            if spec.validation
+            else None
+        )
         if spec.pseudo_unknown and held_out is not None:
             predictions, columns, groups = held_out, {}, {}
         else:
-            predictions, columns = network.predictions(spec, data, "test"), data.test_columns()
+            predictions, columns = (
+                network.embedded(spec, data, "test").predictions(network.score(spec, data)),
+                data.test_columns(),
+            )
             groups = {group: data.test_rows(group) for group in data.split.groups}
         evaluation, by_group = _evaluated(predictions, groups)
         there = {"train": True, "validation": spec.validation > 0, "test": not spec.pseudo_unknown}

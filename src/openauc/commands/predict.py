@@ -128,7 +128,7 @@ def predict(
             return
         spec, network = replace(saved.spec, score=score or saved.spec.score), saved
     data = load_data(spec, data_root)
-    predictions = network.predictions(spec, data, part)
+    predictions = network.embedded(spec, data, part).predictions(network.score(spec, data))
     if main:
         extra = data.test_columns() if part == "test" else {}
         write_columns(out, {**predictions._asdict(), **extra}, keep_formulas=keep_formulas)

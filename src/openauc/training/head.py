@@ -14,9 +14,8 @@ from threadpoolctl import threadpool_limits
 from openauc.features.classifier.estimator import OpenSetClassifier
 from openauc.features.classifier.evidence import HeadWithScores
 from openauc.features.scores.registry import SCORES
-from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData
-from openauc.training.predict import Embedded
+from openauc.training.predict import Embedded, OpenScore
 from openauc.training.spec import TrialSpec
 
 
@@ -46,25 +45,27 @@ class FittedHead:
         """The classifier with the learned rejector."""
         return self._with("learned")
 
-    def predictions(self, spec: TrialSpec, data: OpenSetData, part: str) -> Predictions:
-        """The triple of one part of the data by the score of a trial."""
-        X, labels = getattr(data, part)[:2]
-        with threadpool_limits(1, user_api="blas"):
-            if spec.score in (None, "learned", "average"):
-                return self._with(spec.score or "learned").predictions(X, labels)
-            raw, logits = self.observer(self._name(str(spec.score)))(self._typed(X))
-            return Predictions.of(labels, logits.argmax(1), raw[:, 0])
-
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: str) -> Embedded:
         """The features, which are the data, and the logits of the head."""
         X, labels = getattr(data, part)[:2]
         final = self.train().observer_
-        return Embedded(X, final.head.logits(final.scaling(self._typed(X))).astype(np.float32), labels)
+        with threadpool_limits(1, user_api="blas"):
+            logits = final.head.logits(final.scaling(self._typed(X)))
+        return Embedded(X, logits.astype(np.float32), labels)
+
+    def score(self, spec: TrialSpec, data: OpenSetData | None = None) -> OpenScore:
+        """The open-set score of a trial, of features; the head makes the logits again, in its own precision."""
+        rule = spec.score or "learned"
+        if rule in ("learned", "average"):
+            return _on_one_thread(self._with(rule).open_score)
+        observer = self.observer(self._name(rule))
+        return _on_one_thread(lambda X: observer(self._typed(X))[0][:, 0])
 
     def observer(self, *scores: str) -> HeadWithScores:
         """The final head with these scores."""
         final, X = self.train().observer_, self._typed(self.data.train.images)
-        return HeadWithScores.fit(final.head, X, self.data.train.labels, scores, final.scaling)
+        with threadpool_limits(1, user_api="blas"):
+            return HeadWithScores.fit(final.head, X, self.data.train.labels, scores, final.scaling)
 
     def _with(self, rejector: str) -> OpenSetClassifier:
         if rejector not in self._fitted:
@@ -83,3 +84,11 @@ class FittedHead:
 
     def _typed(self, X: Any) -> NDArray[Any]:
         return np.asarray(X, self.train().dtype_)
+
+
+def _on_one_thread(score: Callable[[NDArray[Any]], NDArray[Any]]) -> OpenScore:
+    def limited(features: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
+        with threadpool_limits(1, user_api="blas"):
+            return score(features)
+
+    return limited

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ from openauc.training.process import process_state
 
 InferencePrecision = Literal["fp32", "bf16"]
 Part = Literal["train", "validation", "test"]
+OpenScore = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+"""Open-set scores (n,) of features (n, D) and logits (n, C), higher = more unknown."""
 
 # A CPU is fastest while the activations of a batch stay in the caches of its cores; a GPU wants to be filled.
 _PIXELS_PER_THREAD = 32 * 32 * 32
@@ -65,6 +68,10 @@ class Embedded(NamedTuple):
         columns = read_columns(path)
         return cls(columns["features"], columns["logits"], columns["y_true"])
 
+    def predictions(self, score: OpenScore) -> Predictions:
+        """The triple of these images by an open-set score."""
+        return Predictions.of(self.labels, self.logits.argmax(1), score(self.features, self.logits))
+
 
 def predict(
     method: Method,
@@ -85,27 +92,16 @@ def predict(
     score
         Name in ``SCORES``; the method's own if left out. One that learns from training samples sees the training part.
     """
-    embedded = embed(method, data, recipe, part=part, precision=precision, batch_size=batch_size)
-    training = None
-    if score is not None and make_score(score).fits:
-        training = embed(method, data, recipe, part="train", precision=precision, batch_size=batch_size)
-    return predictions_of(method, embedded, score=score, training=training)
+    embedded = partial(embed, method, data, recipe, precision=precision, batch_size=batch_size)
+    return embedded(part=part).predictions(fitted_score(method, score, partial(embedded, part="train")))
 
 
-def predictions_of(
-    method: Method, embedded: Embedded, *, score: str | None = None, training: Embedded | None = None
-) -> Predictions:
-    """The triple of embedded images; a score that has to be fitted is, on the ``training`` part."""
+def fitted_score(method: Method, score: str | None, training: Callable[[], Embedded]) -> OpenScore:
+    """A score by its name in ``SCORES``, fitted to ``training()`` if it learns from samples; None: the method's own."""
     if score is None:
-        scores = method.open_score(torch.from_numpy(embedded.logits).double()).numpy()
-    else:
-        chosen = make_score(score)
-        if chosen.fits:
-            if training is None:
-                raise ValueError(f"the score {score!r} learns from training samples; pass them as `training`.")
-            chosen.fit(training.features, training.logits, training.labels)
-        scores = chosen(embedded.features, embedded.logits)
-    return Predictions.of(embedded.labels, embedded.logits.argmax(1), scores)
+        return lambda features, logits: method.open_score(torch.from_numpy(logits).double()).numpy()
+    chosen = make_score(score)
+    return chosen.fit(*training()) if chosen.fits else chosen
 
 
 def embed(

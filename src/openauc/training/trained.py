@@ -15,17 +15,15 @@ from openauc._columns import as_utf8
 from openauc._trial_files import CHECKPOINT, SPEC, WEIGHTS, features_file, read_threshold
 from openauc._validation import UNKNOWN
 from openauc.encoders.prepare import make_embeddings
-from openauc.features.scores.registry import make_score
 from openauc.methods import build_method, load_method
 from openauc.methods.base import Method
 from openauc.metrics.operating import decide
 from openauc.models import load_weights
-from openauc.predictions import Predictions
 from openauc.protocols import OpenSetData
 from openauc.protocols.sources import LazyImages, image_files
 from openauc.training.checkpoint import read_about
 from openauc.training.loop import train
-from openauc.training.predict import Embedded, InferencePrecision, Part, embed, embed_images, predictions_of
+from openauc.training.predict import Embedded, InferencePrecision, OpenScore, Part, embed, embed_images, fitted_score
 from openauc.training.process import process_state
 from openauc.training.spec import TrialSpec
 
@@ -45,8 +43,8 @@ class Trained(Protocol):
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
         """Features and logits of one part of the data."""
 
-    def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
-        """The triple of one part of the data by the score of a trial."""
+    def score(self, spec: TrialSpec, data: OpenSetData | None = None) -> OpenScore:
+        """The open-set score of a trial, of features and logits; ``data`` is loaded if a score learns from it."""
 
 
 def trained(spec: TrialSpec, folder: Path, data_root: Path | None = None, *, trackers: Sequence[str] = ()) -> Trained:
@@ -125,20 +123,16 @@ class Network:
             raise
         return cast(Method, self.method)
 
-    def predictions(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Predictions:
-        """The triple of one part of the data by the score of a trial."""
-        return self.scored(spec, self.embedded(spec, data, part), data)
+    def score(self, spec: TrialSpec, data: OpenSetData | None = None) -> OpenScore:
+        """The open-set score of a trial; ``data`` is loaded if it learns from training samples."""
+        method, kind, name = self.train(), load_method(spec.method), spec.score
+        if name is None and type(method) is not kind:
+            name = kind.score
 
-    def scored(self, spec: TrialSpec, embedded: Embedded, data: OpenSetData | None = None) -> Predictions:
-        """The triple of embedded images by the score of a trial; ``data`` is loaded if a score needs it."""
-        method, score = self.train(), spec.score
-        kind = load_method(spec.method)
-        if score is None and type(method) is not kind:
-            score = kind.score
-        training = None
-        if score is not None and make_score(score).fits:
-            training = self.embedded(spec, data or load_data(spec, self.data_root), "train")
-        return predictions_of(method, embedded, score=score, training=training)
+        def training() -> Embedded:
+            return self.embedded(spec, data or load_data(spec, self.data_root), "train")
+
+        return fitted_score(method, name, training)
 
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
         """Features and logits of one part, computed once for all trials with the same images, or read from a file."""
@@ -267,7 +261,7 @@ class SavedRun(Network):
             batch_size=self.batch_size,
             seen=lambda count: seen(count, len(encoded)),
         )
-        predictions = self.scored(self.spec, Embedded(*found, np.full(len(encoded), UNKNOWN)))
+        predictions = Embedded(*found, np.full(len(encoded), UNKNOWN)).predictions(self.score(self.spec))
         threshold = np.inf if self.threshold is None else self.threshold
         decided = decide(predictions.y_pred, predictions.open_score, threshold=threshold)
         names = np.array([*self.class_names, UNKNOWN_NAME])  # the unknown label, -1, is the last one
