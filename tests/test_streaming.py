@@ -300,7 +300,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     key = score_key(np.array([1.0, 2.0, 3.0]))
     accumulator = Accumulator(exact=False)
     accumulator.update([0, 0, -1], [0, 1, 0], [1.0, 1.0, 3.0])
-    accumulator._rows = RowStore(38, rows_of(key, counts, key, key))
+    accumulator._rows = RowStore(rows_of(key, counts, key, key))
     accumulator._numbers = np.array([1, 2 * big, 2 * big + 3])
     found, bounds = accumulator.compute(), accumulator.bounds
     credit, pairs = 2 * big * (2 * big + 3) + 2 * big * (big + 3) + big * big, (2 * big + 1) * (2 * big + 3)
@@ -310,7 +310,7 @@ def test_pairs_beyond_64_bits_are_counted_exactly() -> None:
     assert found.n_known == 2 * big + 1
     assert all(0.0 <= value <= 2.0 and np.isfinite(value) for value in found.values.values())
     # The same in the middle of open bins.
-    accumulator._rows = RowStore(38, rows_of(key, counts, key, key + np.array([0, 1, 0])))
+    accumulator._rows = RowStore(rows_of(key, counts, key, key + np.array([0, 1, 0])))
     low, high = accumulator.bounds["openauc"]
     assert low == pytest.approx((credit - big * big) / (2 * pairs), rel=1e-15)
     assert high == pytest.approx((credit + big * big) / (2 * pairs), rel=1e-15)

@@ -88,7 +88,9 @@ class Accumulator:
         self.unknown_label = check.as_label(unknown_label)
         self._classes: NDArray[Any] | None = None
         self._numbers = np.zeros(3, dtype=np.int64)  # wrong, correct, unknown
-        self._rows = RowStore(0 if exact else 52 - resolution)
+        self._shift = 0 if exact else 52 - resolution  # bits of a key that bins drop
+        nothing = np.empty(0, dtype=np.int64)
+        self._rows = RowStore(Rows.of(nothing, nothing, self._shift))
 
     @property
     def n_known(self) -> int:
@@ -124,14 +126,15 @@ class Accumulator:
             positions("y_pred", samples.y_pred, classes, self.unknown_label)  # a negative class is an error
         self._meet(classes, samples.y_true)
         assert self._classes is not None
+        key = score_key(samples.score)
         if self.per_class:
             true = positions("y_true", samples.y_true, self._classes, self.unknown_label)
             pred = positions("y_pred", samples.y_pred, self._classes, self.unknown_label)
-            rows = Rows.of(score_key(samples.score), Rows.pair(true, pred), self._rows.shift)
+            rows = Rows.of(key, Rows.pair(true, pred), self._shift)
             self._rows.add(rows if self.exact else Rows.united([rows]))
         else:
             rejected = check.is_label(samples.y_pred, self.unknown_label) & (samples.kind != CORRECT)
-            self._rows.count(samples.score, _kinds(samples.kind, rejected))
+            self._rows.add(*Rows.by_kind(key, _kinds(samples.kind, rejected), self._shift))
         self._numbers += np.array([samples.n_known - samples.n_correct, samples.n_correct, samples.n_unknown])
 
     def _meet(self, classes: NDArray[Any], labels: NDArray[Any]) -> None:
@@ -149,7 +152,7 @@ class Accumulator:
             return
         united = np.union1d(self._classes, known)
         if self.per_class:
-            self._rows.renumber(np.searchsorted(united, self._classes))
+            self._rows = RowStore(self._rows.rows().renumbered(np.searchsorted(united, self._classes)))
         self._classes = united
 
     def merge(self, other: Accumulator) -> Accumulator:
@@ -295,7 +298,7 @@ class Accumulator:
         return result
 
     def _restore(self, numbers: NDArray[np.int64], classes: NDArray[Any] | None, rows: Rows) -> Accumulator:
-        self._numbers, self._classes, self._rows = numbers, classes, RowStore(self._rows.shift, rows)
+        self._numbers, self._classes, self._rows = numbers, classes, RowStore(rows)
         return self
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc.metrics._backend import fast_backend, in_threads, parts_of
 from openauc.metrics.rank_table import Counts
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, key_of_bits
 
@@ -17,12 +15,8 @@ N_KINDS = 5
 
 WRONG_REJECTED, UNKNOWN_REJECTED = 3, 4
 _FEWEST_PENDING = 1 << 12
-_FIRST_CELLS, _MOST_CELLS = 1 << 12, 1 << 20  # of a hash table
-_EMPTY_CELL = np.array([0] * N_KINDS + [2**63 - 1, -(2**63), 2**63 - 1], dtype=np.int64)
 _HALF = 32  # bits of a pair for the predicted class
 _MASK = (1 << _HALF) - 1
-
-
 MANTISSA_BITS = 10
 _LARGEST = np.int64(2**63 - 1)
 
@@ -103,6 +97,18 @@ class Rows(NamedTuple):
         times = np.ones(len(key), dtype=np.int64)
         return cls(key >> shift, what, times, key, key) if shift else cls(key, what, times, None, None)
 
+    @classmethod
+    def by_kind(cls, key: Ints, kind: NDArray[np.uint8], shift: int) -> list[Rows]:
+        """Rows of samples in bins, of each kind apart, for which sorting the keys is enough."""
+        parts = []
+        for one in np.flatnonzero(np.bincount(kind)):
+            ordered = np.sort(key[kind == one])
+            number = ordered >> shift
+            start = _starts(number)
+            end = np.append(start[1:], len(number))
+            parts.append(cls(number[start], np.full(len(start), one), end - start, ordered[start], ordered[end - 1]))
+        return parts
+
     @staticmethod
     def pair(true: Ints, pred: Ints) -> Ints:
         """Positions of two classes as one integer."""
@@ -128,7 +134,7 @@ class Rows(NamedTuple):
         key, what, times, low, high = columns
         order = _order(key, what)
         key, what, times = key[order], what[order], times[order]
-        start = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (what[1:] != what[:-1]))[: len(key)])
+        start = _starts(key, what)
         if low is not None:
             low, high = np.minimum.reduceat(low[order], start), np.maximum.reduceat(high[order], start)
         if len(start) < len(key):
@@ -137,13 +143,11 @@ class Rows(NamedTuple):
 
     def bins(self, kind: NDArray[np.uint8]) -> tuple[BinCounts, Ints]:
         """Counts of each bin, given the kind of each row, and the bin of each row."""
-        first = np.append(True, self.key[1:] != self.key[:-1])[: len(self.key)]
-        place = np.cumsum(first) - 1
-        counts = np.zeros((int(first.sum()), N_KINDS), dtype=np.int64)
+        start = _starts(self.key)
+        place = np.repeat(np.arange(len(start)), np.diff(start, append=len(self.key)))
+        counts = np.zeros((len(start), N_KINDS), dtype=np.int64)
         np.add.at(counts, (place, kind), self.times)
-        start, low, high = np.flatnonzero(first), self.low, self.high
-        if low is None or high is None:
-            low = high = self.key
+        low, high = (self.key if column is None else column for column in (self.low, self.high))
         return BinCounts(counts, np.minimum.reduceat(low, start), np.maximum.reduceat(high, start)), place
 
 
@@ -155,82 +159,31 @@ def _order(key: Ints, what: Ints) -> Ints:
     return np.lexsort((what, key)) if (np.diff(key[order]) == 0).any() else order
 
 
+def _starts(*columns: Ints) -> Ints:
+    """Where rows begin that differ from the row before in one of the columns."""
+    differs = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.flatnonzero(np.append(True, differs)[: len(columns[0])])
+
+
 class RowStore:
-    """Rows that arrive in chunks; chunks wait until they are as many as what is in order already.
+    """Rows that arrive in parts; parts wait until they have as many rows as what is in order already."""
 
-    ``shift`` is the number of bits of a key that bins drop: 0 keeps every distinct key.
-    """
+    def __init__(self, rows: Rows) -> None:
+        self._rows, self._waiting, self._n_waiting = rows, list[Rows](), 0
 
-    def __init__(self, shift: int, rows: Rows | None = None) -> None:
-        self.shift = shift
-        nothing = np.empty(0, dtype=np.int64)
-        self._rows = Rows.of(nothing, nothing, shift) if rows is None else rows
-        self._waiting: list[Rows] = []
-        self._tables: list[_Table] = []  # what threads counted, until somebody looks
-
-    def add(self, rows: Rows) -> None:
-        self._waiting.append(rows)
-        if sum(len(part.key) for part in self._waiting) >= max(_FEWEST_PENDING, len(self._rows.key)):
-            self._unite()
-
-    def count(self, score: NDArray[Any], kind: NDArray[np.uint8]) -> None:
-        """Count samples of these kinds in bins, in threads where they are many."""
-        if fast_backend(len(score)) is None:
-            self.add(Rows.united([Rows.of(score_key(score), kind.astype(np.int64), self.shift)]))
-            return
-        score, parts = np.ascontiguousarray(score), parts_of(len(score))
-        self._tables += [_Table(self.shift) for _ in parts[len(self._tables) :]]
-        for full in in_threads(lambda i: self._tables[i].count(score[parts[i]], kind[parts[i]]), len(parts)):
-            for rows in full:
-                self.add(rows)
+    def add(self, *parts: Rows) -> None:
+        self._waiting += parts
+        self._n_waiting += sum(len(part.key) for part in parts)
+        if self._n_waiting >= max(_FEWEST_PENDING, len(self._rows.key)):
+            self.rows()
 
     def rows(self) -> Rows:
         """All of them, in order."""
-        self._waiting += [table.rows() for table in self._tables]
-        self._tables = []
         if self._waiting:
-            self._unite()
+            self._rows, self._waiting, self._n_waiting = Rows.united([self._rows, *self._waiting]), [], 0
         return self._rows
-
-    def _unite(self) -> None:
-        self._rows, self._waiting = Rows.united([self._rows, *self._waiting]), []
 
     @property
     def nbytes(self) -> int:
         columns = (column for rows in (self._rows, *self._waiting) for column in rows)
-        return sum(c.nbytes for c in columns if c is not None) + sum(table.cells.nbytes for table in self._tables)
-
-    def renumber(self, position: Ints) -> None:
-        """Move what is stored by the position of classes."""
-        self._rows = self._rows.renumbered(position)
-        self._waiting = [part.renumbered(position) for part in self._waiting]
-
-
-class _Table:
-    """A hash table of bins for the compiled loop."""
-
-    def __init__(self, shift: int) -> None:
-        self._shift = shift
-        self._clear(_FIRST_CELLS)
-
-    def _clear(self, size: int) -> None:
-        self.cells, self._used = np.tile(_EMPTY_CELL, (size, 1)), 0
-
-    def count(self, score: NDArray[Any], kind: NDArray[np.uint8]) -> list[Rows]:
-        """Count samples; return the rows of tables that became full, after which a larger one goes on."""
-        loops = importlib.import_module("openauc.streaming._fast")
-        full: list[Rows] = []
-        done = 0
-        while True:
-            done, self._used = loops.count_bins(score, kind, done, self._shift, self.cells, self._used)
-            if done == len(score):
-                return full
-            full.append(self.rows())
-            self._clear(min(4 * len(self.cells), _MOST_CELLS))
-
-    def rows(self) -> Rows:
-        """What was counted, in order."""
-        used = self.cells[self.cells[:, -1] != _EMPTY_CELL[-1]]
-        cell, kind = np.nonzero(used[:, :N_KINDS])
-        low, high, number = used[cell, N_KINDS:].T
-        return Rows.united([Rows(number, kind, used[cell, kind], low, high)])
+        return sum(column.nbytes for column in columns if column is not None)
