@@ -169,6 +169,23 @@ def test_slices_sort_as_numbers_and_a_missing_value_is_not_a_text(tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "npz"])
+def test_nan_is_a_missing_value_of_a_slice(tmp_path: Path, suffix: str) -> None:
+    samples(90).save(tmp_path / f"a.{suffix}", extra={"bin": np.resize([2.0, np.nan, 10.0], 90)})
+    assert list(evaluate_shards(find_shards(tmp_path), Plan(by=("bin",)), **QUICK).slices) == [
+        ("2.0",),
+        ("10.0",),
+        (None,),
+    ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_slices_whose_order_is_reversed_by_chance_do_not_warn(tmp_path: Path) -> None:
+    samples(900).save(tmp_path / "a.npz", extra={"customer": np.arange(900) // 6})
+    found = evaluate_shards(find_shards(tmp_path), Plan(by=("customer",)), **QUICK)
+    assert sum(part.values.get("auroc", 1.0) < 0.5 for part in found.slices.values()) > 5
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "npz"])
 def test_a_column_of_lists_is_not_a_column_of_slices(tmp_path: Path, suffix: str) -> None:
     import pyarrow
     from pyarrow import parquet

@@ -1,4 +1,4 @@
-"""What is done with a shard: its samples are counted by slice; and the files of these counts."""
+"""Counting the samples of a shard by slice; and the files of these counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openauc.streaming import Accumulator
 from openauc.streaming.accumulator import load_all, save_all
 
 MOST_SLICES = 10_000
-"""More are taken for a mistake, such as the number of a sample as column of slices."""
+"""More are refused as a mistake, such as slicing by the number of the sample."""
 
 CACHE = "OPENAUC_CACHE"
 """Environment variable: folder for what can be made again; else ``~/.cache/openauc``."""
@@ -29,15 +29,15 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class Counting:
-    """Counts the samples of a shard; the result of its outcome is the content of a file of counts.
+    """Counts the samples of a shard; the result is the content of a file of counts.
 
-    It depends on nothing but the shard and changes nothing, so it may be done twice, anywhere. A shard that cannot be
-    read, or does not hold what is asked for, is an outcome too.
+    It depends on nothing but the shard and changes nothing, so it may be done twice, on any machine. A shard that
+    cannot be read, or lacks what is needed, is an outcome with an error.
     """
 
     plan: Plan
     on_progress: Callable[[int], None] | None = None
-    """Hears how many bytes of the shard are done, where it is read in the process that asks."""
+    """Called with the number of bytes done, where the shard is read in the calling process."""
 
     def __call__(self, shard: Shard) -> Outcome:
         try:
@@ -70,7 +70,7 @@ class Counting:
 
 
 def check_number(slices: int, plan: Plan) -> None:
-    """Refuse more slices than anybody looks at."""
+    """Refuse too many slices."""
     if slices > MOST_SLICES:
         raise ValueError(
             f"by {' and '.join(map(repr, plan.by))} there are more than {MOST_SLICES:,} slices; expected a column "
@@ -94,29 +94,29 @@ def _by_slice(batch: Batch, predictions: Predictions) -> Iterator[tuple[Slice, P
 
 
 class WorkFolder:
-    """The files of counts of finished shards: whoever starts again, after whatever end, goes on from there.
+    """The files of counts of finished shards, from which an evaluation that was stopped goes on.
 
     Parameters
     ----------
     folder
-        Where to keep them, for good: shards that are there already, under the same plan, are not counted again. None
-        for one in the cache that belongs to this list of shards and goes when all is done.
+        Where to keep them for good: shards counted there under the same plan are not counted again. None for a folder
+        in the cache that belongs to this list of shards and is removed in the end.
     """
 
     def __init__(self, folder: PathLike | None, plan: Plan, shards: Sequence[Shard]) -> None:
-        # Another name if the shard, the plan or the format is another.
-        self._names = {shard: f"{_short_hash(f'{_VERSION} {shard.id} {plan}')}.npz" for shard in shards}
+        # The name changes with the shard, the plan and the format.
+        self._names = {shard: f"{_short_hash(f'{_VERSION} {tuple(shard)} {plan}')}.npz" for shard in shards}
         self.kept = folder is not None
         cache = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "openauc")
         self.path = cache / "shards" / _short_hash("".join(self._names.values())) if folder is None else Path(folder)
         self.path.mkdir(parents=True, exist_ok=True)
 
     def file(self, shard: Shard) -> Path:
-        """Where the counts of a shard are, or will be."""
+        """The file of the counts of a shard, which may not exist yet."""
         return self.path / self._names[shard]
 
     def write(self, shard: Shard, content: bytes) -> None:
-        """Keep the counts of a shard, all or nothing."""
+        """Write the counts of a shard, whole or not at all."""
         with atomic_write(self.file(shard)) as file:
             file.write(content)
 
@@ -125,14 +125,14 @@ class WorkFolder:
         return {tuple(key): part for key, part in load_all(self.file(shard))}
 
     def finish(self) -> None:
-        """Remove what nobody asked to keep."""
+        """Remove the folder in the cache."""
         if self.kept:
             return
         for shard in self._names:
             self.file(shard).unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else keeps something there
+        with suppress(OSError):  # it holds other files
             self.path.rmdir()
 
 
 def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:20]
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

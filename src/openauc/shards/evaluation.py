@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from openauc._validation import Label
 from openauc.evaluation import Evaluation
 from openauc.executors import Execute, in_process
 from openauc.intervals import REPLICATES, Rng
+from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import METRICS, Metric
 from openauc.shards.counting import Counting, WorkFolder, check_number
 from openauc.shards.paths import Shard
@@ -97,20 +99,20 @@ def evaluate_shards(
     plan = plan or Plan()
     if plan.exact is None:
         plan = replace(plan, exact=sum(shard.size for shard in shards) <= EXACT_BYTES)
+    if not (plan.exact or plan.per_class):
+        metrics = {name: metric for name, metric in metrics.items() if not metric.by_class}
     folder = WorkFolder(work, plan, shards)
     skipped = _count(shards, plan, folder, execute, skip_bad, on_progress or (lambda done, total: None))
     total, slices = _merge([shard for shard in shards if shard.path not in skipped], plan, folder)
     slice_level = None if level is None else 1 - (1 - level) / max(1, len(slices))
     formulas = {name: metric for name, metric in metrics.items() if metric.analytic}
-    result = ShardedEvaluation(
-        total.compute(metrics=_possible(total, metrics), level=level, rng=rng, n_replicates=n_replicates),
-        _open_bounds(total, metrics),
-        len(shards),
-        skipped,
-        plan.by,
-        {key: _of_slice(part, formulas, slice_level) for key, part in slices.items()},
-        {key: _open_bounds(part, formulas) for key, part in slices.items()},
-    )
+    evaluation = total.compute(metrics=metrics, level=level, rng=rng, n_replicates=n_replicates)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScoreDirectionWarning)  # a small slice is below 0.5 by chance
+        of_slices = {key: _of_slice(part, formulas, slice_level) for key, part in slices.items()}
+    slice_bounds = {key: _open_bounds(part, formulas) for key, part in slices.items()}
+    bounds = _open_bounds(total, metrics)
+    result = ShardedEvaluation(evaluation, bounds, len(shards), skipped, plan.by, of_slices, slice_bounds)
     folder.finish()
     return result
 
@@ -185,33 +187,25 @@ def _check_kinds(labels: dict[str, Shard], label: Label, shard: Shard) -> None:
         )
 
 
-def _possible(total: Accumulator, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
-    """Without those that average over classes where these were not counted apart."""
-    if total.exact or total.per_class:
-        return metrics
-    by_class = [name for name, metric in metrics.items() if metric.by_class]
-    return {name: metric for name, metric in metrics.items() if name not in by_class}
+def _of_slice(part: Accumulator, metrics: Mapping[str, Metric], level: float | None) -> Evaluation:
+    if not part.n_known:
+        return Evaluation(0, part.n_unknown, {}, {}, {}, {}, {}, level)
+    possible = {name: metric for name, metric in metrics.items() if part.n_unknown or not metric.needs_unknown}
+    return part.compute(metrics=possible, level=level)
 
 
-def _of_slice(total: Accumulator, metrics: Mapping[str, Metric], level: float | None) -> Evaluation:
-    if not total.n_known:
-        nothing: dict[str, Any] = {}
-        return Evaluation(0, total.n_unknown, nothing, nothing, nothing, nothing, nothing, level)
-    possible = {name: metric for name, metric in metrics.items() if total.n_unknown or not metric.needs_unknown}
-    return total.compute(metrics=possible, level=level)
-
-
-def _open_bounds(total: Accumulator, metrics: Mapping[str, Metric]) -> dict[str, tuple[float, float]]:
-    if total.exact or not total.n_known:
+def _open_bounds(part: Accumulator, metrics: Mapping[str, Metric]) -> dict[str, tuple[float, float]]:
+    if part.exact or not part.n_known:
         return {}
-    bounds = total.bounds_of(_possible(total, metrics))
-    return {name: pair for name, pair in bounds.items() if pair[0] < pair[1]}
+    return {name: (low, high) for name, (low, high) in part.bounds_of(metrics).items() if low < high}
 
 
 def _place(text: str | None) -> tuple[int, float, str]:
     """Order of a value of a slice: numbers by their value, then words by the alphabet, then what is missing."""
+    if text is None:
+        return 2, 0.0, ""
     try:
-        number = math.nan if text is None else float(text)
+        number = float(text)
     except ValueError:
         number = math.nan
-    return (0, number, "") if math.isfinite(number) else (2 if text is None else 1, 0.0, text or "")
+    return (0, number, text) if math.isfinite(number) else (1, 0.0, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,12 +15,12 @@ from urllib.parse import unquote
 from openauc._columns import FORMATS, open_for_arrow, suffix_of
 from openauc._files import PathLike
 
-_CHANGES = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_MARKS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
 """What file systems call the mark of a file that changes with its content."""
 
 
 class Outcome(NamedTuple):
-    """What came of a shard, or why nothing did."""
+    """The result of a shard, or the error that prevented it."""
 
     shard: Shard
     result: Any
@@ -36,16 +35,11 @@ class Shard(NamedTuple):
     size: int
     """In bytes."""
     version: str
-    """Another one when the file has changed: its time, or the mark of the store."""
-
-    @property
-    def id(self) -> str:
-        """The same for the same file with the same content, and for no other."""
-        return hashlib.sha256("\0".join(map(str, self)).encode(errors="surrogateescape")).hexdigest()[:20]
+    """Changes when the file does: its time of change, or the mark that the store gives it."""
 
     @property
     def partition(self) -> dict[str, str]:
-        """Columns that the folders spell out.
+        """Columns given by the names of folders.
 
         >>> Shard("/log/day=2026-01-31/camera=A%2F1/part-0.parquet", 1, "").partition
         {'day': '2026-01-31', 'camera': 'A/1'}
@@ -54,36 +48,36 @@ class Shard(NamedTuple):
         return {name: unquote(value) for name, _, value in (f.partition("=") for f in folders) if name and value}
 
     def failed(self, error: str, seconds: float = 0.0) -> Outcome:
-        """Outcome of a shard that could not be read; executors call it and the two below."""
+        """Outcome of a shard that could not be read; executors call this and the next two."""
         return Outcome(self, None, error if self.path in error else f"{self.path}: {error}")
 
     def on_node(self, scratch: str | None) -> Shard:
-        """The same: nodes of a cluster see shards by the same paths."""
+        """The shard itself: nodes of a cluster see shards by the same paths."""
         return self
 
     def from_node(self, outcome: Outcome) -> Outcome:
-        """The same."""
+        """The outcome itself."""
         return outcome
 
     def has_changed(self) -> bool:
-        """Whether the file is another one now; of a store, which may word its mark in several ways, by its size."""
+        """Whether the file has changed since it was listed. For a URL, whether its size has: stores vary in marks."""
         (now,) = _listed(self.path)
         return now.size != self.size if is_url(self.path) else now != self
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """A file that Parquet reads from; one behind a URL fetches only the parts that are asked for."""
-        if not is_url(self.path):
-            with open_for_arrow(self.path) as local:
-                yield local
-            return
-        system, path = _file_system(self.path)
-        with system.open(path, "rb") as file:
+        """An open file for Parquet to read from; of a URL only the parts asked for are fetched."""
+        if is_url(self.path):
+            system, path = _file_system(self.path)
+            opened = system.open(path, "rb")
+        else:
+            opened = open_for_arrow(self.path)
+        with opened as file:
             yield file
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """A local file with the content."""
+        """A local file with the content of the shard."""
         if not is_url(self.path):
             yield Path(self.path)
             return
@@ -97,14 +91,12 @@ class Shard(NamedTuple):
 def find_shards(*sources: PathLike) -> list[Shard]:
     """The files that paths, patterns (``"log/*.parquet"``), folders or URLs name, each once, in order of their path.
 
-    A file that is also reached by a symbolic link is one file.
-
-    Of a folder those ending in .npz, .csv or .parquet, also in folders below; names that begin with a dot or an
-    underscore are left out, as writers of such folders use them for themselves. A URL is one of those fsspec knows,
-    such as ``s3://bucket/log/*.parquet``.
+    A file that is also reached by a symbolic link is one file. Of a folder and the folders below it, files that end in
+    .npz, .csv or .parquet are taken; names that begin with a dot or an underscore are left out, because writers of such
+    folders use them for themselves. A URL is one that fsspec knows, such as ``s3://bucket/log/*.parquet``.
     """
-    found = sorted(shard for source in sources for shard in _listed(os.fspath(source)))
-    files = {shard.path if is_url(shard.path) else os.path.realpath(shard.path): shard for shard in reversed(found)}
+    found = sorted((shard for source in sources for shard in _listed(os.fspath(source))), reverse=True)
+    files = {shard.path if is_url(shard.path) else os.path.realpath(shard.path): shard for shard in found}
     return sorted(files.values())
 
 
@@ -148,13 +140,12 @@ def _listed_here(source: str) -> list[Shard]:
 
 
 def _predictions(paths: Iterable[str], folder: str) -> list[str]:
-    """Those that hold predictions, by their names below ``folder``."""
-    names = ((path, Path(os.path.relpath(path, folder)).parts) for path in paths)
-    return [
-        path
-        for path, parts in names
-        if path.lower().endswith(FORMATS) and not any(part.startswith(("_", ".")) for part in parts)
-    ]
+    """Those of the paths that are files of predictions, by their names below ``folder``."""
+
+    def is_hidden(path: str) -> bool:
+        return any(part.startswith(("_", ".")) for part in Path(os.path.relpath(path, folder)).parts)
+
+    return [path for path in paths if path.lower().endswith(FORMATS) and not is_hidden(path)]
 
 
 def _listed_by_fsspec(source: str) -> list[Shard]:
@@ -175,7 +166,7 @@ def _listed_by_fsspec(source: str) -> list[Shard]:
 
 
 def _version(info: Mapping[str, Any]) -> str:
-    mark = next((info[name] for name in _CHANGES if info.get(name)), "")
+    mark = next((info[name] for name in _MARKS if info.get(name)), "")
     return str(mark.timestamp() if isinstance(mark, datetime) else mark)
 
 

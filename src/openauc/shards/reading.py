@@ -1,4 +1,4 @@
-"""What is to be read of every shard, and its columns in batches of a size that does not depend on the shard's."""
+"""What to read of each shard, and reading it in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Plan:
     resolution: int = RESOLUTION
 
     def __str__(self) -> str:
-        """All of it, as text: plans that count the same are spelled the same."""
+        """All fields as text: equal for plans that count alike."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def needed(self, names: Sequence[str]) -> list[str]:
-        """Of the columns with these names those to read: all, if the ones that are needed are not there.
+        """Which of these columns to read: all of them if a needed one is missing.
 
         >>> Plan().needed(["image", "y_true", "y_pred", "open_score", "logits"])
         ['y_true', 'y_pred', 'open_score']
@@ -82,21 +82,21 @@ class Plan:
         return found if self.names.label_column in found and len(found) > 1 else list(names)
 
     def predictions(self, columns: Columns, path: PathLike) -> Predictions:
-        """The triple of some columns of a file; columns by other names raise ``MissingColumns``."""
+        """The triple in the columns of a file; ``MissingColumns`` if they have other names."""
         label, pred, *_ = self.names
         if {label, pred} <= set(columns) and columns[label].dtype.kind == "U" != columns[pred].dtype.kind:
             columns = self._same_kind(columns)
         return Predictions.from_columns(columns, self.names, path=path)
 
     def _same_kind(self, columns: Columns) -> Columns:
-        """Of classes 0, 1, 2 and "other" a batch may hold unknown samples alone, which do not show that 0 is a name."""
+        """Of classes 0, 1 and "other", a batch of unknown samples alone has names as labels, numbers as predictions."""
         if not check.is_label(columns[self.names.label_column], self.unknown_label).all():
             return columns
         pred = self.names.pred_column
         return {**columns, pred: check.as_text(check.as_labels("y_pred", columns[pred]))}
 
     def accumulator(self) -> Accumulator:
-        """An empty one."""
+        """An empty accumulator."""
         return Accumulator(
             exact=self.exact is not False,
             per_class=self.per_class,
@@ -106,7 +106,7 @@ class Plan:
 
 
 class Codes(NamedTuple):
-    """A column as text: sample i has ``names[code[i]]``; one code may stand for all."""
+    """A column of slices: sample i has ``names[code[i]]``; a single code holds for all samples."""
 
     names: Sequence[str | None]
     code: NDArray[np.int64]
@@ -119,13 +119,13 @@ class Batch(NamedTuple):
     slices: list[Codes]
     """One for each column of slices."""
     share: float
-    """How much of the shard they are."""
+    """The share of the shard's rows that it holds."""
 
 
 def read_batches(shard: Shard, plan: Plan) -> Iterator[Batch]:
-    """The rows of a shard, with the columns that ``plan`` needs; slices may also be told by folders, ``day=31/``.
+    """The rows of a shard, with the columns that ``plan`` needs; a folder ``day=31/`` may name the slice.
 
-    An empty file has one batch, because it must have the right columns too.
+    An empty file has one empty batch, so that its columns are checked too.
     """
     if suffix_of(shard.path) == ".parquet":
         yield from _parquet(shard, plan)
@@ -142,7 +142,7 @@ def read_batches(shard: Shard, plan: Plan) -> Iterator[Batch]:
 
 
 def _named(columns: Columns, plan: Plan) -> Columns:
-    """Cells of a CSV file have no type: where the unknown label is a name, classes 0, 1, 2 are names as well."""
+    """Cells of a CSV file have no type: if the unknown label is a name, classes 0, 1 and 2 are names as well."""
     if not isinstance(plan.unknown_label, str):
         return columns
     found = {name: columns[name] for name in plan.needed(list(columns))}
@@ -155,8 +155,13 @@ def _slices(columns: Columns, name: str, shard: Shard) -> Codes:
         return _of_folder(shard, name, columns)
     if columns[name].ndim != 1:
         raise _not_one_value(shard, name)
-    names, code = np.unique(columns[name], return_inverse=True)
-    return Codes([str(value) for value in names.tolist()], code)
+    values, code = np.unique(columns[name], return_inverse=True)
+    return Codes(_texts(values), code)
+
+
+def _texts(values: Any) -> list[str | None]:
+    """Values of slices as text; null and NaN are missing."""
+    return [None if value is None or value != value else str(value) for value in values.tolist()]
 
 
 def _not_one_value(shard: Shard, name: str) -> ValueError:
@@ -183,7 +188,7 @@ def _parquet(shard: Shard, plan: Plan) -> Iterator[Batch]:
                 if name not in folders and pyarrow.types.is_nested(schema.field(name).type):
                     raise _not_one_value(shard, name)
             needed = plan.needed(schema.names)
-            # Names are read as numbers of names, which is faster; columns of numbers take no notice.
+            # Names are read dictionary-encoded, which is faster; it does not change columns of numbers.
             labels = [name for name in plan.names[:2] if name in schema.names]
             file = parquet.ParquetFile(
                 source, metadata=footer.metadata, read_dictionary=labels, page_checksum_verification=True
@@ -212,5 +217,4 @@ def _arrow_columns(pyarrow: Any, batch: Any, shard: Shard) -> Columns:
 
 def _arrow_codes(column: Any) -> Codes:
     encoded = column.dictionary_encode(null_encoding="encode")
-    names = [None if value is None else str(value) for value in encoded.dictionary.to_pylist()]
-    return Codes(names, encoded.indices.to_numpy().astype(np.int64))
+    return Codes(_texts(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64))
