@@ -26,10 +26,10 @@ FORECAST_ROOM = 0.01
 """How far apart the intervals of OpenAUC and of its forecast may lie: near 1 the forecast's is very narrow."""
 
 _TOO_MANY = (
-    "More known rows are accepted than promised. Likely these rows, or near-copies of them, are among the training "
+    "More known rows are accepted than guaranteed. Likely these rows, or near-copies of them, are among the training "
     "rows: test on others."
 )
-_TOO_FEW = "Fewer known rows are accepted than promised. Likely reasons:"
+_TOO_FEW = "Fewer known rows are accepted than guaranteed. Likely reasons:"
 _LOWER = (
     "OpenAUC is lower than forecast. Likely reasons: unknown rows that are nearer to the known classes than these are "
     "to each other"
@@ -132,7 +132,7 @@ def judge(
     >>> answers, guarantee = [0] * 80 + ["unknown"] * 20, Guarantee(acceptance=0.95, n=500)
     >>> for found in judge(truth, classes, scores, answers, guarantee=guarantee).findings:
     ...     print(found.name, found.value, found.said, found.aim, found.outcome)
-    known rows accepted 0.8 promised: about 0.95 failed
+    known rows accepted 0.8 guaranteed: about 0.95 failed
     accepted rows right 0.75  None None
     """
     predictions = Predictions.of(y_true, y_pred, open_score)
@@ -175,7 +175,7 @@ def _held_to_acceptance(found: Finding, guarantee: Guarantee, level: float) -> F
     low = found.value - math.hypot(found.value - found.interval.low, error)
     high = found.value + math.hypot(found.interval.high - found.value, error)
     failed = high < aim - room or (not split and low > aim + room)
-    said = f"promised: {'at least' if split else 'about'}"
+    said = f"guaranteed: {'at least' if split else 'about'}"
     return found._replace(said=said, aim=aim, outcome="failed" if failed else "kept")
 
 

@@ -368,7 +368,7 @@ def test_a_promise_that_fails_is_said(fitted: tuple[Path, str], drifted: Path, t
     known = columns["y_true"] != "-1"
     accepted = (columns["prediction"] == columns["y_pred"])[known].mean()
     assert f"{accepted:.4f}" in line
-    assert "promised: about 0.95" in line
+    assert "guaranteed: about 0.95" in line
     assert "FAILED" in line
     assert "classifier.calibrate(X, y)" in said
     (words,) = re.findall(r"`openauc (evaluate .*)`", said)
@@ -381,18 +381,18 @@ def test_a_promise_that_fails_is_said(fitted: tuple[Path, str], drifted: Path, t
     assert found["verdict"]["failed"]
     assert found["verdict"]["findings"][0]["value"] == accepted
     bare = run("evaluate", out, "--replicates", 20)
-    assert ("promised" in bare) == (suffix != "csv")
+    assert ("guaranteed" in bare) == (suffix != "csv")
     assert "known rows accepted" in bare
 
 
 def test_a_promise_that_is_kept_is_said(fitted: tuple[Path, str], tmp_path: Path) -> None:
     said = run("predict", fitted[0] / "model", fitted[0] / "test.parquet", "-o", tmp_path / "d.csv")
-    assert re.search(r"known rows accepted .* promised: about 0.95 +kept", said)
+    assert re.search(r"known rows accepted .* guaranteed: about 0.95 +kept", said)
     assert re.search(r"OpenAUC .* forecast: \d", said)
     assert "FAILED" not in said
     by_rate = run("predict", fitted[0] / "model", fitted[0] / "test.parquet", "-o", tmp_path / "d.csv", "--fdr", 0.2)
     assert "known rows accepted" in by_rate
-    assert "promised" not in by_rate
+    assert "guaranteed" not in by_rate
 
 
 def test_the_page_begins_with_the_verdict(fitted: tuple[Path, str], drifted: Path, tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_the_page_begins_with_the_verdict(fitted: tuple[Path, str], drifted: Pat
     run("report", model, drifted, "-o", page, "--replicates", 20)
     text = page.read_text()
     first = text.index("<h1>")
-    assert text[first:].startswith(f"<h1>On drifted, {model} does not keep what it promised.</h1>")
+    assert text[first:].startswith(f"<h1>On drifted, {model} does not keep what it guarantees.</h1>")
     assert "FAILED" in text
     run("report", model, fitted[0] / "test.parquet", "-o", page, "--replicates", 20)
-    assert f"<h1>On test, {model} keeps what it promised.</h1>" in page.read_text()
+    assert f"<h1>On test, {model} keeps what it guarantees.</h1>" in page.read_text()

@@ -120,6 +120,8 @@ def test_a_day_without_samples_does_not_stop_the_watch(folder: Path, tmp_path: P
 
 def test_two_watches_of_one_state_lose_no_batch(folder: Path, tmp_path: Path) -> None:
     state, entered, save = tmp_path / "state.npz", threading.Event(), Monitor.save
+    link = tmp_path / "link.npz"
+    link.symlink_to(state)
 
     def slow_save(monitor: Monitor, path: Path) -> None:
         entered.set()
@@ -131,7 +133,7 @@ def test_two_watches_of_one_state_lose_no_batch(folder: Path, tmp_path: Path) ->
         words = ["watch", str(folder / "model"), str(folder / "quiet.parquet"), "--state", str(state)]
         both = [pool.submit(app, words, standalone_mode=False)]
         entered.wait()
-        both.append(pool.submit(app, words, standalone_mode=False))
+        both.append(pool.submit(app, [*words[:-1], str(link)], standalone_mode=False))
         for one in both:
             one.result()
     assert Monitor.load(state, OpenSetClassifier.load(folder / "model")).n == 1200
@@ -142,9 +144,8 @@ def test_what_is_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     assert "is not a model: it has no classifier.safetensors" in run("watch", tmp_path, stream, code=2)
     assert "there is nothing to watch" in run("watch", model, code=2)
     assert "there is nothing to watch" in run("watch", model, "--state", tmp_path / "new.npz", "-o", "p", code=2)
-    assert "has no column 'when', which --time-column names" in run(
-        "watch", model, stream, "--time-column", "when", code=2
-    )
+    said = run("watch", model, folder / "strange.parquet", "--time-column", "days", code=2)
+    assert "strange.parquet is 'days'; expected one of 'day', 'label'. Did you mean 'day'?" in said
     gaps = table(tmp_path / "gaps.parquet", samples(2, 0)[0], at=["monday", None])
     assert "'at' is missing for some samples" in run("watch", model, gaps, "--time-column", "at", code=2)
     assert not (tmp_path / "new.npz").exists()
@@ -153,13 +154,38 @@ def test_what_is_wrong_is_said(folder: Path, tmp_path: Path) -> None:
 def test_a_command_does_not_write_over_its_table(folder: Path, tmp_path: Path) -> None:
     model, stream = folder / "model", table(tmp_path / "stream.parquet", *samples(20, 5)[:1], label=["ant"] * 20)
     before = stream.read_bytes()
-    for words in (
-        ("predict", model, stream, "-o", stream),
-        ("watch", model, stream, "-o", stream),
-        ("watch", model, folder / "quiet.parquet", "--reference", stream, "-o", stream),
-        ("report", model, stream, "-o", stream),
-        ("fit", stream, "-o", tmp_path / "new", "--onnx", stream),
-    ):
-        assert f"{stream}: it is an input" in run(*words, code=2)
+    symlink, hard_link = tmp_path / "symlink.parquet", tmp_path / "hard_link.parquet"
+    symlink.symlink_to(stream)
+    hard_link.hardlink_to(stream)
+    for out in (stream, symlink, hard_link):
+        for words in (
+            ("predict", model, stream, "-o", out),
+            ("watch", model, stream, "-o", out),
+            ("watch", model, folder / "quiet.parquet", "--reference", stream, "-o", out),
+            ("report", model, stream, "-o", out),
+            ("report", stream, "-o", out),
+            ("embed", stream, "-e", "minilm", "-o", out),
+            ("fit", stream, "-o", tmp_path / "new", "--onnx", out),
+        ):
+            assert f"cannot write {out}: it is an input of this command" in run(*words, code=2)
     assert stream.read_bytes() == before
     assert not (tmp_path / "new").exists()
+
+
+def test_the_page_does_not_replace_the_state(folder: Path, tmp_path: Path) -> None:
+    state, model, stream = tmp_path / "state.npz", folder / "model", folder / "quiet.parquet"
+    run("watch", model, stream, "--state", state)
+    before = state.read_bytes()
+    assert f"cannot write {state}: it is an input" in run("watch", model, stream, "--state", state, "-o", state, code=2)
+    assert state.read_bytes() == before
+
+
+def test_names_need_not_be_utf8(folder: Path, tmp_path: Path) -> None:
+    model, stream, page = tmp_path / "model\udcff", tmp_path / "day\udcff.parquet", tmp_path / "page\udcff.html"
+    model.symlink_to(folder / "model")
+    stream.symlink_to(folder / "quiet.parquet")
+    run("watch", model, stream, "--state", tmp_path / "state\udcff.npz", "-o", page)
+    assert "day\\udcff.parquet" in page.read_text()
+    (tmp_path / "mine\udcff.csv").write_text("y_true,y_pred,open_score\n0,0,1\n1,1,2\n-1,0,3\n")
+    run("report", tmp_path / "mine\udcff.csv", "-o", page)
+    assert "<h2>mine\\udcff</h2>" in page.read_text()

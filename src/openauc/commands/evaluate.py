@@ -78,7 +78,7 @@ def evaluate(
     lower_is_unknown: LowerIsUnknown = False,
     acceptance: Annotated[
         float | None,
-        typer.Option(help="Share of known rows that the decisions in column prediction promised to accept."),
+        typer.Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
     ] = None,
     curves: Annotated[bool, typer.Option("--curves", help="Put the points of the curves into the JSON.")] = False,
     legacy: Annotated[
@@ -220,7 +220,7 @@ def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | Non
 
 
 def _guarantee(path: Path, acceptance: float | None) -> Guarantee | None:
-    """What the model promised: as the option says, or as the file does."""
+    """What the model guarantees: as the option says, or as the file does."""
     from openauc.verdict import Guarantee
 
     text = read_about(path).get("promise")

@@ -67,7 +67,7 @@ def fit(
     acceptance: Annotated[float, _threshold(help="Share of known samples to accept.")] = 0.95,
     per_class: Annotated[bool, _threshold("--per-class", help="A threshold for each class.")] = False,
     calibration: Annotated[
-        Literal["cross", "split"], _threshold(help="split promises exactly, and sets a fifth aside.")
+        Literal["cross", "split"], _threshold(help="split is exact, and sets a fifth aside.")
     ] = "cross",
     cost: Cost = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
@@ -199,9 +199,9 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
         facts.append(
             ("expected", f"OpenAUC {expected.openauc:.4f} ({_range(*expected.interval)}) on classes it has not seen")
         )
-    facts += [("unknown", unknown_when(classifier)), ("promise", classifier.guarantee_)]
+    facts += [("unknown", unknown_when(classifier)), ("guarantee", classifier.guarantee_)]
     if report.small_classes:
-        facts.append(("small classes", f"{named(report.small_classes)}: too few rows for a promise of their own"))
+        facts.append(("small classes", f"{named(report.small_classes)}: too few rows for a guarantee of their own"))
     grid = Table.grid(padding=(0, 2))
     for fact in (*facts, *(("note", note) for note in report.notes), ("time", clock(seconds))):
         grid.add_row(*map(visible, fact))

@@ -74,7 +74,7 @@ def predict(
     The file has the columns of TABLE but its embeddings, and of each sample prediction
     (its class, or unknown), y_pred (its class, rejected or not), open_score and p_value. If TABLE has labels it has
     y_true too, -1 for classes the model does not know, `openauc evaluate` reads it, and you are told whether the model
-    keeps its promise there.
+    keeps its guarantee there.
 
     With a RUN and IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies
     above the threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate`
@@ -163,7 +163,7 @@ def _write_decisions(
         shown = ", ".join(f"{name!r} {number:,}" for name, number in list(small.items())[:_MOST_NAMED])
         more = f" and {len(small) - _MOST_NAMED} more" if len(small) > _MOST_NAMED else ""
         say(
-            f"{sum(small.values()):,} rows are given to classes that had too few rows for a promise of their own: "
+            f"{sum(small.values()):,} rows are given to classes that had too few rows for a guarantee of their own: "
             f"{shown}{more}."
         )
     if verdict is not None and verdict.n_known and verdict.n_unknown:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openauc._columns import FORMATS, read_columns
+from openauc._validation import check_choice
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
 from openauc.commands.terminal import p_text, say, say_wrapped, show
@@ -55,7 +56,7 @@ def watch(
     STREAM needs no labels; once they come in, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, an
     alarm is ever raised with probability --alpha at most, however long the stream is.
     """
-    from openauc._files import write_text
+    from openauc._files import keep_inputs, write_text
     from openauc.features import OpenSetClassifier
     from openauc.features.monitor.monitor import Monitor
 
@@ -88,7 +89,9 @@ def watch(
 
             name = "the stream" if stream is None else stream.name
             command = shlex.join(["openauc", *sys.argv[1:]])
-            write_text(out, monitor_report(monitor, name=str(folder), stream=name, command=command))
+            page = monitor_report(monitor, name=str(folder), stream=name, command=command)
+            with keep_inputs(*([state] if state else [])):
+                write_text(out, page)
             say(f"wrote {out}")
         if state is not None:
             monitor.save(state)  # last: what fails before can be done again
@@ -104,7 +107,8 @@ def _locked(state: Path | None) -> Iterator[None]:
         return
     from filelock import FileLock, Timeout
 
-    lock = FileLock(state.with_name(f".{state.name}.lock"))
+    file = state.resolve()  # every link to it waits for the same lock
+    lock = FileLock(file.with_name(f".{file.name}.lock"))
     try:
         held = lock.acquire(timeout=1)
     except Timeout:
@@ -116,10 +120,10 @@ def _locked(state: Path | None) -> Iterator[None]:
 
 def _refuse_other_options(state: Path, monitor: Monitor, options: dict[str, Any], reference: Path | None) -> None:
     for name, given in options.items():
-        if given != getattr(monitor, name):
+        if given != (before := getattr(monitor, name)):
             raise ValueError(
-                f"{state} was begun with {name} {getattr(monitor, name):g}, and --{name} is {given:g} now; leave it "
-                "out, or name a new state."
+                f"{state} was begun with {name} {before:g}, and --{name} is {given:g} now; leave it out, or name a new "
+                "state."
             )
     if reference is not None:
         raise ValueError(f"{state} has a reference already; leave --reference out, or name a new state.")
@@ -127,9 +131,7 @@ def _refuse_other_options(state: Path, monitor: Monitor, options: dict[str, Any]
 
 def _is_empty(file: Path) -> bool:
     """Whether a table has columns but no row."""
-    if file.suffix.lower() not in FORMATS:
-        return False
-    columns = read_columns(file)
+    columns = read_columns(file) if file.suffix.lower() in FORMATS else {}
     return len(columns) > 0 and not any(len(columns[name]) for name in columns)
 
 
@@ -140,12 +142,7 @@ def _update(monitor: Monitor, table: FeatureTable, time_column: str | None) -> N
     if time_column is None:
         monitor.update(table.features)
         return
-    if time_column not in table.columns:
-        raise ValueError(
-            f"{table.path} has no column {time_column!r}, which time_column names; it has "
-            f"{', '.join(map(repr, table.columns))}."
-        )
-    values = table.columns[time_column]
+    values = table.columns[check_choice(f"the --time-column of {table.path}", time_column, table.columns)]
     if any(value is None or value != value for value in values.tolist()):
         raise ValueError(f"{table.path}: {time_column!r} is missing for some samples; every sample needs a time.")
     order = np.argsort(values, kind="stable")
@@ -158,13 +155,13 @@ def _print_monitor(monitor: Monitor) -> None:
     rows = []
     for part, name in _PARTS.items():
         first = next((alarm for alarm in monitor.alarms if alarm.part == part), None)
-        told = ("", "", "") if first is None else (f"{first.sample:,}", f"{first.since:,}", first.label or "")
-        rows.append((name, p_text(monitor.p_value(part)), *told))
+        places = ("", "", "") if first is None else (f"{first.sample:,}", f"{first.since:,}", first.label or "")
+        rows.append((name, p_text(monitor.p_value(part)), *places))
     show(
         monitor.headline,
         ("what is watched", "chance of the evidence", "alarm at sample", "likely since", "class"),
         rows,
         f"an alarm is a chance of at most {monitor.alpha:g}",
     )
-    for line in (*(f"Alarm at {alarm}." for alarm in monitor.alarms), f"Promise: {monitor.promise}.", *LIMITS):
+    for line in (*(f"Alarm at {alarm}." for alarm in monitor.alarms), f"Guarantee: {monitor.guarantee}.", *LIMITS):
         say_wrapped(line)

@@ -153,7 +153,7 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
     k = order_statistic(n, share, confidence)
     if k > n:
         raise ValueError(
-            f"{n} {side} validation samples are too few to promise that {share:g} of them are {verb}"
+            f"{n} {side} validation samples are too few to guarantee that {share:g} of them are {verb}"
             + (f" with confidence {confidence:g}" if confidence is not None else "")
             + f"; at least {smallest_sample(share, confidence)} are needed. Use more samples or a smaller share."
         )
@@ -173,13 +173,13 @@ def _guaranteed(samples: Samples, target: str, share: float, confidence: float |
     # Unknown samples are rejected from the k-th largest score upwards; the rule is "score > t", so t lies just below.
     with np.errstate(over="ignore"):
         threshold = float(at if known_side else np.nextafter(at, score.dtype.type(-np.inf)))
-    promise = (
+    guarantee = (
         f"a new {side} sample is {verb} with probability at least {share:g} (conformal, marginal)"
         if confidence is None
         else f"with confidence {confidence:g} at least {share:g} of {side} samples are {verb} (tolerance limit)"
     )
     likeness = "drawn like the validation samples" if known_side else "of the kind in the validation set"
-    return threshold, f"{promise}, for samples {likeness}; n = {n}"
+    return threshold, f"{guarantee}, for samples {likeness}; n = {n}"
 
 
 def order_statistic(n: int, share: float, confidence: float | None = None) -> int:

@@ -77,7 +77,7 @@ def classifier_report(
 def _evaluated(
     classifier: OpenSetClassifier, name: str, X: ArrayLike, y: ArrayLike, rng: int, n_replicates: int | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Data and context of the report on predictions, and whether the model keeps its promise."""
+    """Data and context of the report on predictions, and whether the model keeps its guarantee."""
     labels, columns = as_labels("y", y), decide(classifier, np.asarray(X))
     y_true, mark = truth(classifier, labels)
     unknown = int((y_true.astype(str) == str(mark)).sum())

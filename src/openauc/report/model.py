@@ -50,7 +50,7 @@ def model_data(
     names, ranking, coded = options.class_names, model.ranking, model.coded
     evaluation = evaluate_ranked(model, options.metrics, options.level, options.seed, options.n_replicates)
     presets = dict(options.thresholds)
-    with suppress(ValueError):  # too few known samples for the promise
+    with suppress(ValueError):  # too few known samples for the guarantee
         presets["accept 95 % of known"] = acceptance_threshold(model.samples, 0.95)
     presets["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
     for button, line in zip(("F-score", "Youden's index", "normalized accuracy"), LINES, strict=True):

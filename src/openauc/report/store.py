@@ -17,7 +17,6 @@ from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
-from openauc.intervals import Interval
 from openauc.metrics.registry import METRICS
 from openauc.report.commands import command_of
 from openauc.report.page import interval, percent, render
@@ -99,7 +98,8 @@ def store_report(
         notes=[*(note for block in blocks if not isinstance(block, Grid) for note in block), *unreadable],
         labels=list(rows),
         cells=_cells(summaries[0], rows, store, Path(relative_to), metric),
-        failed=[_failure(t.result, store) for t in trials if t.result is not None and t.result.error is not None],
+        failed=[trial.result for trial in trials if trial.result is not None and trial.result.error is not None],
+        command_of=command_of,
         metric=METRICS[metric],
         level=level,
         has_paper=any(cell.paper for row in summaries[0].rows for cell in row.cells),
@@ -130,27 +130,24 @@ def _headline(summary: Summary) -> dict[str, Any]:
     names = [name for name, n in wins.items() if n == most] or [filled[0][0].label if filled else ""]
     i = next(iter(leaders), filled[0][1] if filled else 0)
     best = leaders[i][0].cells[i] if leaders else filled[0][0].cells[i] if filled else Cell()
-    others = {row.label: row.cells[i].interval for row in summary.rows if row.label not in names}
+    others = {row.label: other for row in summary.rows if row.label not in names and (other := row.cells[i].interval)}
+    low, high = best.interval or (math.inf, -math.inf)
     return {
         "names": names,
-        "value": _value(best),
+        "value": _with_interval(best.mean or 0.0, best.interval),
         "where": summary.columns[i].label,
         "won": most,
         "columns": len(leaders),
         "finished": sum(row.cells[j].n_trials for row, j in filled),
         "rows": len({row.label for row, _ in filled}),
         "missing": any(row.cells[j].missing for row in summary.rows for j in columns),
-        "compared": best.interval is not None and any(others.values()),
-        "near": [name for name, other in others.items() if best.interval and other and _overlap(best.interval, other)],
+        "compared": best.interval is not None and len(others) > 0,
+        "near": [name for name, other in others.items() if other.low <= high and low <= other.high],
     }
 
 
-def _value(cell: Cell) -> str:
-    return percent(cell.mean or 0.0) + (f" ({interval(cell.interval)})" if cell.interval is not None else "")
-
-
-def _overlap(one: Interval, other: Interval) -> bool:
-    return other.low <= one.high and one.low <= other.high
+def _with_interval(value: float, bounds: tuple[float, float] | None) -> str:
+    return percent(value) + (f" ({interval(bounds)})" if bounds is not None else "")
 
 
 def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
@@ -202,32 +199,24 @@ def _histories(store: Store, rows: Rows) -> tuple[list[dict[str, Any]], list[str
     found, notes = [], []
     for label, members in rows.items():
         for trial in members:
-            file = store.folder(trial.spec) / LOG
-            log, unreadable = _read_log(file)
-            if unreadable:
-                notes.append(
-                    f"{file.relative_to(store.root)}: lines that cannot be read and are left out: {unreadable:,}."
-                )
-            curves = _curves(log)
-            if curves:
-                spec = trial.spec
+            spec, file = trial.spec, store.folder(trial.spec) / LOG
+            log = [_log_row(line) for line in file.read_bytes().splitlines()] if file.is_file() else []
+            if unreadable := log[:-1].count({}):  # the last line may be one that a training is just writing
+                place = file.relative_to(store.root)
+                notes.append(f"{place}: lines that cannot be read and are left out: {unreadable:,}.")
+            if curves := _curves([row for row in log if row]):
                 about = {"row": label, "protocol": trial.scored_on.label, "split": spec.split, "seed": spec.seed}
                 found.append({**about, "curves": curves})
     return found, notes
 
 
-def _read_log(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """Rows of a log, and how many of its lines are none; the last may be one that a training is just writing."""
-    rows = [_row(line) for line in file.read_bytes().splitlines()] if file.is_file() else []
-    return [row for row in rows if row is not None], rows[:-1].count(None)
-
-
-def _row(line: bytes) -> dict[str, Any] | None:
+def _log_row(line: bytes) -> dict[str, Any]:
+    """The quantities of an epoch; empty if the line cannot be read."""
     try:
         row = parse_json(line)
     except ValueError:
-        return None
-    return row if isinstance(row, dict) and _is_number(row.get("epoch")) else None
+        return {}
+    return row if isinstance(row, dict) and _is_number(row.get("epoch")) else {}
 
 
 def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
@@ -290,20 +279,12 @@ def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) 
 
 
 def _made(trial: Scored, store: Store, page: Path, metric: str) -> dict[str, Any]:
-    """What came of a trial, where its predictions are, and the command that makes it again."""
+    """What came of a trial, and where its predictions are."""
     result, state, link = trial.result, "no result", None
     if result is not None:
         state = "failed" if result.error is not None else "no number"
         if result.error is None and _is_number(result.metrics.get(metric)):
-            bounds = _bounds(result, metric)
-            state = percent(result.metrics[metric]) + (f" ({interval(bounds)})" if bounds else "")
+            state = _with_interval(result.metrics[metric], _bounds(result, metric))
         if (file := store.predictions(result)) is not None:
             link = quote(Path(os.path.relpath(file, page)).as_posix())
-    seconds = result.seconds if result else 0.0
-    return {"spec": trial.spec, "state": state, "seconds": seconds, "link": link, "command": command_of(trial.spec)}
-
-
-def _failure(result: TrialResult, store: Store) -> dict[str, str]:
-    message, _, rest = (result.error or "").strip().partition("\n")
-    command = command_of(result.spec)
-    return {"id": result.spec.id, "message": message, "trace": rest.strip(), "command": command}
+    return {"spec": trial.spec, "state": state, "seconds": result.seconds if result else 0.0, "link": link}

@@ -735,4 +735,4 @@ def test_small_classes_are_named_in_the_report():
     kept = (y > 0) | (np.cumsum(y == 0) <= 5)
     model = OpenSetClassifier(random_state=0, rejector="knn").fit(X[kept], y[kept])
     assert model.report_.small_classes == ("0",)
-    assert "Too few rows for a promise of their own: 0." in str(model.report_)
+    assert "Too few rows for a guarantee of their own: 0." in str(model.report_)

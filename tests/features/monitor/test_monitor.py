@@ -105,7 +105,7 @@ def test_a_fall_is_noticed_too_but_not_with_cross_fitted_scores():
     monitor = Monitor(model)
     assert monitor.one_sided
     assert monitor.update_scores(scores - 1.0, classes) == ()
-    assert "as long as known samples score no higher" in monitor.promise
+    assert "as long as known samples score no higher" in monitor.guarantee
     assert monitor.update_scores(scores + 1.0, classes)
 
 
@@ -262,13 +262,17 @@ EDITS = {
     "window": 0,
     "reference": "mine",
     "alarms": [{"part": "rejected"}],
+    "alarms.label": [["ant"]],
+    "alarms.since": [np.nan],
     "rng": {},
     "timeline.size": np.array(0),
     "timeline.called": np.zeros((1, 4), np.int64),
     "wealth.0.staked": np.zeros((1, 1)),
+    "highest.0": np.full(1, np.inf),
     "highest.1": np.full(4, np.nan),
     "ranks.0.keys": np.array([3, 1]),
     "usual.0": np.zeros(4),
+    "usual.1": np.full(4, 10**6),
 }
 
 
@@ -276,14 +280,16 @@ EDITS = {
 def test_an_edited_state_is_refused_in_a_sentence(classifier, tmp_path, name):
     path = tmp_path / "state.npz"
     monitor = Monitor(classifier, window=50)
-    monitor.update_scores(*stream(120, 0))
+    monitor.update_scores(*stream(120, 0, unknown=1.0))
     monitor.save(path)
     with np.load(path) as stored:
         arrays = dict(stored)
     if name in arrays:
         arrays[name] = EDITS[name]
     else:
-        about = json.loads(arrays["about"].tobytes()) | {name: EDITS[name]}
+        about = json.loads(arrays["about"].tobytes())
+        field, _, inner = name.partition(".")
+        about[field] = [about[field][0] | {inner: EDITS[name][0]}] if inner else EDITS[name]
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     np.savez(path, **arrays)
     with pytest.raises(ValueError, match=r"state\.npz is not a state of a monitor .*begin a new one"):

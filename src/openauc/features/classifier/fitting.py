@@ -416,7 +416,7 @@ class Fitting:
         if np.median(full) < FOR_FORECAST:
             self.notes.append(
                 "Most classes have fewer than four rows: nothing is forecast, and the share of known rows accepted may "
-                "be some points above the promised one."
+                "be some points above the guaranteed one."
             )
             return ()
         gains = []

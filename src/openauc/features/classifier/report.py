@@ -91,7 +91,7 @@ class FitReport:
         if self.small_classes:
             named = ", ".join(self.small_classes[:5])
             more = f" and {len(self.small_classes) - 5} more" if len(self.small_classes) > 5 else ""
-            lines.append(f"Too few rows for a promise of their own: {named}{more}.")
+            lines.append(f"Too few rows for a guarantee of their own: {named}{more}.")
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-r"""Watching a classifier in use: has what it meets changed against its calibration?
+r"""Watch a classifier in use: have the samples it meets changed since its calibration?
 
 Three things are watched, each by betting on online conformal p-values (:mod:`openauc.features.monitor.betting`):
 
@@ -8,10 +8,10 @@ Three things are watched, each by betting on online conformal p-values (:mod:`op
 
 Each may raise a false alarm with probability :math:`\alpha/3`, and each of C classes with :math:`\alpha/(3C)`. So a
 stream in which nothing changes ever raises an alarm with probability at most :math:`\alpha`, however long it is and
-however often one looks. This needs samples that are exchangeable with the reference: those of ``calibrate`` or of
-``calibration="split"``, or other samples the classifier was not fitted on. Cross-fitted scores come from the models of
-the folds, which were trained on fewer samples. With them the monitor bets on *rises* only. The statement then holds if
-the classifier does not give known samples higher scores than these models did: lower scores make p-values larger, and
+however often one looks. This needs a reference that is exchangeable with the stream: the samples of ``calibrate`` or of
+``calibration="split"``, or others that the classifier was not fitted on. Cross-fitted scores come from the models of
+the folds, which were trained on fewer samples. With them the monitor bets on *rises* only. The guarantee then holds if
+the classifier gives known samples no higher scores than these models did: lower scores make p-values larger, and
 these bets lose on large p-values.
 """
 
@@ -23,6 +23,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,16 +49,15 @@ LIMITS = (
     "answers are right cannot be seen without labels.",
     "No alarm does not mean that nothing has changed, but that it is too little to be told from chance.",
 )
-"""What data without labels can tell, and what not."""
+"""What scores without labels can and cannot tell."""
 MOST_WINDOWS = 256
 TENTHS = 10
-SUMS = ("called", "rejected", "tenths")
-FIELDS = (*SUMS, "evidence", "times")
+FIELDS = ("called", "rejected", "tenths", "evidence", "times")
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """The first time that one of the watched things has changed beyond chance.
+    """The first time that one of the watched parts has changed beyond chance.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Timeline:
     def since(self, sample: int) -> tuple[Counts, ...]:
         """Sums of ``called``, ``rejected`` and ``tenths`` over the windows from about this sample on."""
         first = min(round((sample - 1) / self.size), len(self.called) - 1)
-        return tuple(getattr(self, name)[first:].sum(axis=0) for name in SUMS)
+        return tuple(windows[first:].sum(axis=0) for windows in (self.called, self.rejected, self.tenths))
 
     def add(self, *piece: NDArray[Any]) -> None:
         """Count a piece of the stream of at most ``room`` samples: one row of each field."""
@@ -151,7 +151,7 @@ class Timeline:
 
 
 def _joined(name: str, first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """A field of windows that become one with the windows after them."""
+    """A field of windows that are joined with the windows after them."""
     if name == "times":
         return np.stack([np.where(first[:, 0] == "", second[:, 0], first[:, 0]), second[:, 1]], axis=1)
     return np.asarray(np.maximum(first, second) if name == "evidence" else first + second)
@@ -176,7 +176,7 @@ class Monitor:
     Attributes
     ----------
     alarms
-        What has changed, in order of time; each thing once.
+        What has changed, in order of time; each part and each class once.
     n
         Samples so far.
     timeline
@@ -221,7 +221,7 @@ class Monitor:
             ranks.add(score, group)
 
     def _begin(self, kind: str, seed: int) -> None:
-        """Set all that does not depend on the reference samples themselves."""
+        """Set all attributes that do not depend on the reference samples themselves."""
         self.reference_kind = kind
         self.n = 0
         self.alarms: tuple[Alarm, ...] = ()
@@ -301,17 +301,16 @@ class Monitor:
     def _alarm(self, row: int, part: int, group: int, time: str) -> Alarm:
         sample = self.n + row + 1
         since = int(np.clip(self._wealth[part].beginning(group), 1, sample))
-        called, rejected, tenths = self.timeline.since(since)
-        usual_called, usual_rejected, usual_tenths = self.usual
-        label, name = None, PARTS[part]
-        if name == "scores":
-            seen, usual = tenths[-1] / tenths.sum(), usual_tenths[-1] / usual_tenths.sum()
-        elif name == "classes":
-            label = str(self.classifier.classes_[group])
-            seen, usual = rejected[group] / called[group], usual_rejected[group] / max(usual_called[group], 1)
-        else:
-            seen, usual = rejected.sum() / called.sum(), self.usual_share
-        return Alarm(name, label, sample, since, time or None, float(seen), float(usual))
+        name, of_class = PARTS[part], PARTS[part] == "classes"
+
+        def share(called: Counts, rejected: Counts, tenths: Counts) -> float:
+            if name == "scores":
+                return float(tenths[-1] / tenths.sum())
+            chosen = group if of_class else slice(None)
+            return float(np.sum(rejected[chosen])) / max(int(np.sum(called[chosen])), 1)
+
+        label = str(self.classifier.classes_[group]) if of_class else None
+        return Alarm(name, label, sample, since, time or None, share(*self.timeline.since(since)), share(*self.usual))
 
     @property
     def usual_share(self) -> float:
@@ -335,8 +334,8 @@ class Monitor:
         return np.minimum(1.0, np.exp(-self._wealth[PARTS.index("classes")].highest))
 
     @property
-    def promise(self) -> str:
-        """What is stated about false alarms, in a sentence."""
+    def guarantee(self) -> str:
+        """What is guaranteed about false alarms, in a sentence."""
         rate = f"if nothing changes, an alarm is ever raised with probability at most {self.alpha:g}"
         if not self.one_sided:
             return f"{rate}, however long the stream is and however often one looks"
@@ -347,19 +346,15 @@ class Monitor:
 
     @property
     def headline(self) -> str:
-        """How much was seen and rejected, in a line."""
+        """Numbers of samples and shares rejected, of the stream and of the reference."""
         seen = f"{self.n:,} samples, {self.rejected_share:.1%} rejected"
         return f"{seen}; {self.usual_share:.1%} of {self.usual[0].sum():,} in the reference"
 
     def summary(self) -> str:
-        """What was seen, what has changed, and what cannot be told."""
-        lines = [
-            self.headline,
-            *([f"alarm at {alarm}" for alarm in self.alarms] or ["no alarm"]),
-            f"promise: {self.promise}",
-            *(f"note: {limit}" for limit in LIMITS),
-        ]
-        return "\n".join(lines)
+        """The headline, the alarms, the guarantee and the limits, a line each."""
+        alarms = [f"alarm at {alarm}" for alarm in self.alarms] or ["no alarm"]
+        notes = [f"note: {limit}" for limit in LIMITS]
+        return "\n".join([self.headline, *alarms, f"guarantee: {self.guarantee}", *notes])
 
     def save(self, path: PathLike) -> None:
         """Write the state as one file, all or nothing; the classifier is not part of it."""
@@ -394,8 +389,7 @@ class Monitor:
     @classmethod
     def load(cls, path: PathLike, classifier: OpenSetClassifier) -> Monitor:
         """Go on where :meth:`save` stopped, with the same classifier."""
-        with open(path, "rb") as file:
-            content = io.BytesIO(file.read())
+        content = io.BytesIO(Path(path).read_bytes())
         try:
             if not zipfile.is_zipfile(content):  # numpy would advise to load it as a pickle
                 raise ValueError("it is not an .npz file")
@@ -404,9 +398,8 @@ class Monitor:
             about = parse_json(arrays["about"].tobytes())
             if about["format"] != FORMAT or about["version"] != VERSION:
                 raise ValueError(f"its format is {about['format']} {about['version']}")
-            same_model = about["model"] == _fingerprint(classifier)
-            if same_model:
-                monitor = cls(classifier, alpha=about["alpha"], window=about["window"])
+            monitor = cls(classifier, alpha=about["alpha"], window=about["window"])
+            if same_model := about["model"] == _fingerprint(classifier):
                 monitor._restore(about, arrays)
         except Exception as error:  # an edited or damaged file fails in many ways
             raise ValueError(f"{path} is not a state of a monitor ({error}); begin a new one.") from None
@@ -427,25 +420,28 @@ class Monitor:
         self.usual = tuple(_like(f"usual.{i}", arrays[f"usual.{i}"], fresh) for i, fresh in enumerate(self.usual))
         self._rng.bit_generator.state = about["rng"]
         self.alarms = tuple(Alarm(**alarm) for alarm in about["alarms"])
-        if not all(alarm.part in PARTS and str(alarm) for alarm in self.alarms):  # wrong types fail in str
-            raise ValueError("it has alarms of other things")
+        for alarm in self.alarms:
+            numbers = isinstance(alarm.sample, int) and isinstance(alarm.since, int)
+            if alarm.part not in PARTS or not (numbers and isinstance(alarm.label, str | None) and str(alarm)):
+                raise ValueError(f"it has the alarm {alarm}")
         self.n, self.timeline.size = int(about["n"]), int(arrays["timeline.size"])
-        for ranks in self._ranks:
-            if len(ranks.keys) != len(ranks.counts) or (np.diff(ranks.keys) <= 0).any():
-                raise ValueError("its ranks are not in order")
+        if any(len(ranks.keys) != len(ranks.counts) or (np.diff(ranks.keys) <= 0).any() for ranks in self._ranks):
+            raise ValueError("its ranks are not in order")
         size, sizes = self.timeline.size, self.timeline.n
         lengths = {len(getattr(self.timeline, name)) for name in FIELDS}
         if len(lengths) > 1 or sizes.sum() != self.n or (sizes[:-1] != size).any() or max([1, *sizes]) > size:
             raise ValueError("the samples of its windows do not add up")
+        if (self.usual[1] > self.usual[0]).any():
+            raise ValueError("its reference has more rejected samples than samples")
 
 
 def _like(name: str, values: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:
-    """An array of a file, if it may replace that of a new monitor; there may be any number of ranks and windows."""
+    """``values`` of a file, if they may replace ``fresh``; there may be any number of ranks and windows."""
     first, kind = int(name.startswith(("ranks", "timeline"))), values.dtype.kind
     if kind != fresh.dtype.kind or values.ndim != fresh.ndim or values.shape[first:] != fresh.shape[first:]:
         raise ValueError(f"{name} is {values.dtype} of shape {values.shape}; expected {fresh.dtype} of {fresh.shape}")
-    if (kind == "f" and np.isnan(values).any()) or (kind == "i" and (values < 0).any()):
-        raise ValueError(f"{name} holds NaN or negative counts")
+    if (kind == "f" and name != "tenths" and not (values < np.inf).all()) or (kind == "i" and (values < 0).any()):
+        raise ValueError(f"{name} holds NaN, infinity or negative counts")
     return values
 
 
