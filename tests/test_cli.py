@@ -433,6 +433,23 @@ def test_outputs_do_not_replace_inputs(file: Path, tmp_path: Path, link) -> None
     assert file.read_bytes() == before
 
 
+def test_files_in_the_folder_of_a_training_are_inputs(tmp_path: Path) -> None:
+    for name in ("validation.parquet", "trials/a/predictions.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Predictions.of(*TRIPLE).save(tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        for command in (("threshold", tmp_path, "--json"), ("report", tmp_path, "-o")):
+            assert f"{name}: it is an input" in run(*command, tmp_path / name, code=2)
+        assert (tmp_path / name).read_bytes() == before
+
+
+def test_two_outputs_are_two_files(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "out")
+    command = ("evaluate", file, "--json", tmp_path / "out", "--report", tmp_path / "link.html")
+    assert "name a file for each" in run(*command, code=2)
+    run("evaluate", file, "--json", "/dev/null", "--report", "/dev/null", "--replicates", 10)
+
+
 def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
     table = pa.table(dict(zip(Predictions._fields, TRIPLE, strict=True)) | {"part": ["\x1b[2Ja"] * 5 + ["b"] * 2})
     pq.write_table(table, tmp_path / "model.parquet")

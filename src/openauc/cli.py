@@ -14,7 +14,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from openauc._files import keep_inputs, refuse_input
+from openauc._files import is_stream, keep_inputs, refuse_input
+from openauc._trial_files import PREDICTIONS, RESULT, SPEC, VALIDATION, features_file
 from openauc.commands import embed, evaluate, fit, listing, predict, predictions, report, run, sql, table, train, watch
 from openauc.commands.terminal import say
 
@@ -39,19 +40,25 @@ _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
 """Arguments of functions that an option names otherwise."""
 _INPUTS = ("reference", "class_names", "weights", "encoder")
 """Options that name files to read; arguments always do."""
-_OUTPUTS = ("out", "json_out", "report", "onnx")
-_INPUT_FILES = ("*.safetensors", "model.json", "source.json", "spec.json", "result.json")
-"""What is read in a folder that is an argument."""
+_OUTPUTS = ("out", "json_out", "report", "onnx", "state")
+_INPUT_FILES = (
+    *("*.safetensors", "model.json", "source.json", SPEC, RESULT, PREDICTIONS, VALIDATION, features_file("*")),
+    *(f"trials/*/{name}" for name in (RESULT, PREDICTIONS)),
+)
+"""What is read in a folder that is an argument: a model, a training or a store."""
 
 
 class _Command(TyperCommand):
     """A command does not write over what it reads."""
 
     def invoke(self, ctx: Any) -> Any:
+        outputs = [ctx.params[name] for name in _OUTPUTS if ctx.params.get(name) is not None]
+        places = [os.path.realpath(path) for path in outputs if not is_stream(path)]
+        if len(set(places)) < len(places):
+            raise ValueError(f"two options name the same file to write, {outputs[0]}; name a file for each.")
         with keep_inputs(*self._inputs(ctx.params)):
-            for name in _OUTPUTS:  # before the work; the writer checks again
-                if ctx.params.get(name) is not None:
-                    refuse_input(ctx.params[name])
+            for path in outputs:  # before the work; the writer checks again
+                refuse_input(path)
             return super().invoke(ctx)
 
     def _inputs(self, values: dict[str, Any]) -> Iterator[Path]:

@@ -125,6 +125,9 @@ def test_also_as_onnx(fitted: tuple[Path, str], tmp_path: Path) -> None:
     out = tmp_path / "m.onnx"
     assert str(out) in run("fit", fitted[0] / "train.parquet", *QUICK, "-o", tmp_path / "m", "--onnx", out)
     assert out.stat().st_size > 0
+    train, over = fitted[0] / "train.parquet", tmp_path / "m" / MODEL
+    assert "it is an input" in run("fit", train, *QUICK, "-o", tmp_path / "m", "--onnx", over, code=2)
+    assert OpenSetClassifier.load(tmp_path / "m").classes_.tolist() == NAMES[:5].tolist()
 
 
 def test_a_note_is_told_once_and_other_warnings_stay(tmp_path: Path) -> None:

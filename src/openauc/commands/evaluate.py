@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from openauc._columns import ColumnNames, read_about, read_columns
 from openauc._files import add_inputs
@@ -53,41 +53,41 @@ SHOWN = ("openauc", "auroc", "closed_set_accuracy")
 DECISION = "prediction"
 """Column of decisions, as `openauc predict` writes it: a class, or unknown."""
 _MOST_NAMED = 6
-_at_scale = partial(typer.Option, rich_help_panel="At scale")
+_at_scale = partial(Option, rich_help_panel="At scale")
 """An option for many or large files."""
 
 
 def evaluate(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"{FILE_HELP} {SHARDS_HELP}")],
+    files: Annotated[list[str], Argument(metavar="FILE...", help=f"{FILE_HELP} {SHARDS_HELP}")],
     json_out: Json = None,
     ties: Annotated[
-        Literal["half", "strict"], typer.Option(help="Credit of a tied pair: half, or none as in the paper.")
+        Literal["half", "strict"], Option(help="Credit of a tied pair: half, or none as in the paper.")
     ] = "half",
     level: Level = 0.95,
     max_ofpr: Annotated[
-        float | None, typer.Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
+        float | None, Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
     ] = None,
-    min_ofpr: Annotated[float, typer.Option(help="Lower end of that range.")] = 0.0,
+    min_ofpr: Annotated[float, Option(help="Lower end of that range.")] = 0.0,
     label_column: LabelColumn = "y_true",
     pred_column: PredColumn = "y_pred",
     score_column: ScoreColumn = "open_score",
     unknown_label: UnknownLabel = "-1",
     unseen_unknown: Annotated[
-        bool, typer.Option("--unseen-unknown", help="Classes that are never predicted are unknown, too.")
+        bool, Option("--unseen-unknown", help="Classes that are never predicted are unknown, too.")
     ] = False,
     lower_is_unknown: LowerIsUnknown = False,
     acceptance: Annotated[
         float | None,
-        typer.Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
+        Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
     ] = None,
-    curves: Annotated[bool, typer.Option("--curves", help="Put the points of the curves into the JSON.")] = False,
+    curves: Annotated[bool, Option("--curves", help="Put the points of the curves into the JSON.")] = False,
     legacy: Annotated[
-        bool, typer.Option("--legacy", help="Also show what older public codes compute, and why it differs.")
+        bool, Option("--legacy", help="Also show what older public codes compute, and why it differs.")
     ] = False,
     replicates: Replicates = 2000,
     seed: Seed = 0,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
+        Path | None, Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
     ] = None,
     shards: Annotated[bool, _at_scale("--shards", help="All FILEs are shards of one model.")] = False,
     by: Annotated[list[str] | None, _at_scale(help="Column of slices, a row for each; repeatable.")] = None,

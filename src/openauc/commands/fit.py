@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from openauc._columns import means_unknown
+from openauc._files import add_inputs
 from openauc._validation import check_choice, is_number, named, read_label
 from openauc.commands.terminal import console, say, show, visible
 from openauc.commands.train import assignments
-from openauc.features.classifier.tables import Missing, is_model
+from openauc.features.classifier.tables import MODEL, Missing, is_model
 from openauc.metrics.operating import Costs
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 6
 _COSTS = [field.name for field in fields(Costs)]
-_columns = partial(typer.Option, rich_help_panel="Columns")
-_model = partial(typer.Option, rich_help_panel="Model")
-_threshold = partial(typer.Option, rich_help_panel="Threshold")
+_columns = partial(Option, rich_help_panel="Columns")
+_model = partial(Option, rich_help_panel="Model")
+_threshold = partial(Option, rich_help_panel="Threshold")
 
 LabelColumn = Annotated[
     str | None, _columns(help="Column of the labels; else label, y, y_true, class, intent or target.")
@@ -48,8 +49,8 @@ Cost = Annotated[
 
 
 def fit(
-    features: Annotated[Path, typer.Argument(metavar="TABLE", help="Embeddings and labels: .parquet, .npz or .csv.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the model.")] = Path("model"),
+    features: Annotated[Path, Argument(metavar="TABLE", help="Embeddings and labels: .parquet, .npz or .csv.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="FOLDER", help="Folder of the model.")] = Path("model"),
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
     group_column: GroupColumn = None,
@@ -70,10 +71,10 @@ def fit(
         Literal["cross", "split"], _threshold(help="split is exact, and sets a fifth aside.")
     ] = "cross",
     cost: Cost = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Processes; -1 for all cores.")] = None,
-    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the model as ONNX.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but warnings.")] = False,
+    seed: Annotated[int, Option(min=0, help="Seed of the folds.")] = 0,
+    jobs: Annotated[int | None, Option(help="Processes; -1 for all cores.")] = None,
+    onnx: Annotated[Path | None, Option(metavar="FILE", help="Also write the model as ONNX.")] = None,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print nothing but warnings.")] = False,
 ) -> None:
     """Fit a classifier that answers "unknown" for samples of none of its classes; no unknown sample is needed.
 
@@ -119,6 +120,7 @@ def fit(
     classifier.table_spec_ = table.spec
     classifier.save(out)
     if onnx is not None:
+        add_inputs(out / MODEL)
         classifier.export_onnx(onnx)
     if not quiet:
         _show_fit(classifier, time.monotonic() - begin)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from openauc._validation import check_choice
 from openauc.commands.terminal import show_list
@@ -30,12 +30,11 @@ _COLUMNS = {
 
 def list_(
     what: Annotated[
-        str | None,
-        typer.Argument(help="methods, scores, encoders, protocols, recipes, backbones, metrics or benchmarks."),
+        str | None, Argument(help="methods, scores, encoders, protocols, recipes, backbones, metrics or benchmarks.")
     ] = None,
 ) -> None:
     """List what there is to choose from, one line each."""
-    for name in _COLUMNS if what is None else [check_choice("what", what, _COLUMNS)]:
+    for name in _COLUMNS if what is None else [check_choice("the list", what, _COLUMNS)]:
         show_list(_COLUMNS[name], _rows(name), width=200, title=name)
 
 

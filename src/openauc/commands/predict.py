@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from openauc._columns import suffix_of
 from openauc._trial_files import SPEC
@@ -31,7 +31,7 @@ _OUT = Path("predictions.csv")
 
 FalseDiscoveryRate = Annotated[
     float | None,
-    typer.Option(
+    Option(
         help="In place of the threshold: of those called unknown, about this share is known.",
         rich_help_panel="Of a model",
     ),
@@ -40,32 +40,31 @@ FalseDiscoveryRate = Annotated[
 
 def predict(
     run: Annotated[
-        str, typer.Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or of a training, or a protocol.")
+        str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or of a training, or a protocol.")
     ],
     new: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             metavar="[TABLE|IMAGES]",
             help="For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
+    out: Annotated[Path, Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
     fdr: FalseDiscoveryRate = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
-    part: Annotated[Part, typer.Option(help="Without IMAGES: the part of the data to predict.")] = "test",
+    part: Annotated[Part, Option(help="Without IMAGES: the part of the data to predict.")] = "test",
     score: train.ScoreName = None,
-    weights: Annotated[Path | None, typer.Option(help="With PROTOCOL: weights, such as published ones.")] = None,
+    weights: Annotated[Path | None, Option(help="With PROTOCOL: weights, such as published ones.")] = None,
     method: train.MethodName = "openauc",
     split: train.SplitIndex = 0,
     recipe: train.RecipeName = None,
     set_: train.Settings = None,
     data_root: train.DataRoot = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Images at a time.")] = None,
-    precision: Annotated[Precision, typer.Option(help="bf16 is faster on some hardware, and makes ties.")] = "fp32",
+    batch_size: Annotated[int | None, Option(min=1, help="Images at a time.")] = None,
+    precision: Annotated[Precision, Option(help="bf16 is faster on some hardware, and makes ties.")] = "fp32",
     keep_formulas: Annotated[
-        bool,
-        typer.Option("--keep-formulas", help="Do not put ' before texts of a .csv that a spreadsheet would run."),
+        bool, Option("--keep-formulas", help="Do not put ' before texts of a .csv that a spreadsheet would run.")
     ] = False,
 ) -> None:
     """Label new samples, or predict a part of a training's data again.

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from openauc._columns import ColumnNames, means_unknown
 from openauc._files import write_text
@@ -26,27 +26,23 @@ if TYPE_CHECKING:
     from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
-LabelColumn = Annotated[str, typer.Option(help="Column of the true labels.")]
-PredColumn = Annotated[str, typer.Option(help="Column of the predicted classes.")]
-ScoreColumn = Annotated[str, typer.Option(help="Column of the open-set score, higher = more unknown.")]
-UnknownLabel = Annotated[str, typer.Option(help="Label that marks unknown samples.")]
-LowerIsUnknown = Annotated[
-    bool, typer.Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")
-]
-Json = Annotated[
-    str | None, typer.Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")
-]
-Level = Annotated[float, typer.Option(help="Level of the intervals.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of bootstrap and permutations.")]
-Replicates = Annotated[int, typer.Option(help="Bootstrap replicates.")]
+LabelColumn = Annotated[str, Option(help="Column of the true labels.")]
+PredColumn = Annotated[str, Option(help="Column of the predicted classes.")]
+ScoreColumn = Annotated[str, Option(help="Column of the open-set score, higher = more unknown.")]
+UnknownLabel = Annotated[str, Option(help="Label that marks unknown samples.")]
+LowerIsUnknown = Annotated[bool, Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")]
+Json = Annotated[str | None, Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")]
+Level = Annotated[float, Option(help="Level of the intervals.")]
+Seed = Annotated[int, Option(min=0, help="Seed of bootstrap and permutations.")]
+Replicates = Annotated[int, Option(help="Bootstrap replicates.")]
 
 
 def compare(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILE_HELP)],
+    files: Annotated[list[Path], Argument(metavar="FILE...", help=FILE_HELP)],
     metric: Annotated[
-        list[str] | None, typer.Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy.")
+        list[str] | None, Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy.")
     ] = None,
-    baseline: Annotated[str | None, typer.Option(help="Compare every file with this one only.")] = None,
+    baseline: Annotated[str | None, Option(help="Compare every file with this one only.")] = None,
     json_out: Json = None,
     level: Level = 0.95,
     label_column: LabelColumn = "y_true",
@@ -79,8 +75,8 @@ def compare(
 
 
 def audit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)],
-    threshold: Annotated[float | None, typer.Option(help="Threshold of the constructions.")] = None,
+    file: Annotated[Path, Argument(metavar="FILE", help=FILE_HELP)],
+    threshold: Annotated[float | None, Option(help="Threshold of the constructions.")] = None,
     json_out: Json = None,
     label_column: LabelColumn = "y_true",
     pred_column: PredColumn = "y_pred",
@@ -100,19 +96,19 @@ def audit(
 
 
 def threshold(
-    file: Annotated[Path, typer.Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
+    file: Annotated[Path, Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
     target: Annotated[
         str,
-        typer.Option(
+        Option(
             help="known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
         ),
     ] = "known_acceptance=0.95",
     confidence: Annotated[
-        float | None, typer.Option(help="Hold the share with this confidence over validation sets, not on average.")
+        float | None, Option(help="Hold the share with this confidence over validation sets, not on average.")
     ] = None,
     cost: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="For target cost, repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, "
             "unknown_share=X."
         ),

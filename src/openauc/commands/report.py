@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from openauc._columns import ColumnNames, read_columns
 from openauc._validation import check_choice
@@ -24,32 +24,30 @@ REPORT = "report.html"
 def report(
     sources: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="STORE|MODEL|FILE...",
             help="A folder as `openauc run` leaves it; a model of `openauc fit`, and labelled tables to test it on; or "
             "files of predictions.",
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here."),
+        Path | None, Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here.")
     ] = None,
     level: predictions.Level = 0.95,
-    baseline: Annotated[str | None, typer.Option(help="Of a store: method to compare others with.")] = None,
+    baseline: Annotated[str | None, Option(help="Of a store: method to compare others with.")] = None,
     class_names: Annotated[
         Path | None,
-        typer.Option(help="Names of the classes: .json with {label: name} or \\[name, ...], or text, one per line."),
+        Option(help="Names of the classes: .json with {label: name} or \\[name, ...], or text, one per line."),
     ] = None,
     origin_column: Annotated[
-        str | None,
-        typer.Option(help="Column with the real class of each sample, unknown ones too: which is taken for what."),
+        str | None, Option(help="Column with the real class of each sample, unknown ones too: which is taken for what.")
     ] = None,
     label_column: predictions.LabelColumn = "y_true",
     pred_column: predictions.PredColumn = "y_pred",
     score_column: predictions.ScoreColumn = "open_score",
     unknown_label: predictions.UnknownLabel = "-1",
     lower_is_unknown: predictions.LowerIsUnknown = False,
-    replicates: Annotated[int | None, typer.Option(help="Bootstrap replicates; 2,000 by default.")] = None,
+    replicates: Annotated[int | None, Option(help="Bootstrap replicates; 2,000 by default.")] = None,
     seed: predictions.Seed = 0,
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Exit, Option
 
 from openauc._files import write_text
 from openauc.commands.report import REPORT
@@ -25,23 +25,23 @@ TABLE = "table.md"
 
 
 def run(
-    benchmark: Annotated[str, typer.Argument(help="Name, see `openauc list benchmarks`, or FILE.py with trials().")],
-    store: Annotated[Path | None, typer.Option("--store", "-o", help="Folder of results; else runs/NAME.")] = None,
+    benchmark: Annotated[str, Argument(help="Name, see `openauc list benchmarks`, or FILE.py with trials().")],
+    store: Annotated[Path | None, Option("--store", "-o", help="Folder of results; else runs/NAME.")] = None,
     data_root: DataRoot = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Trials at a time; else one per GPU/core.")] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster started here.")] = False,
-    ray_address: Annotated[str | None, typer.Option(help="Run on this Ray cluster, such as auto.")] = None,
-    threads: Annotated[int, typer.Option(help="Threads of each trial, on Ray also its CPUs.")] = 1,
-    gpus_per_trial: Annotated[float, typer.Option(help="GPUs a trial reserves on Ray; a fraction shares one.")] = 0,
-    scratch: Annotated[Path | None, typer.Option(help="Folder that all Ray nodes see, for checkpoints.")] = None,
-    only: Annotated[str | None, typer.Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List trials and cost, run nothing.")] = False,
+    jobs: Annotated[int | None, Option("--jobs", "-j", help="Trials at a time; else one per GPU/core.")] = None,
+    ray: Annotated[bool, Option("--ray", help="Run on a Ray cluster started here.")] = False,
+    ray_address: Annotated[str | None, Option(help="Run on this Ray cluster, such as auto.")] = None,
+    threads: Annotated[int, Option(help="Threads of each trial, on Ray also its CPUs.")] = 1,
+    gpus_per_trial: Annotated[float, Option(help="GPUs a trial reserves on Ray; a fraction shares one.")] = 0,
+    scratch: Annotated[Path | None, Option(help="Folder that all Ray nodes see, for checkpoints.")] = None,
+    only: Annotated[str | None, Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="List trials and cost, run nothing.")] = False,
     keep: Keep = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
-    budget: Annotated[str | None, typer.Option(help="Size, where the benchmark has several: paper, cpu.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Seeds per trial.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Option of the benchmark, key=value.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="Method the table compares with.")] = None,
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Run failed trials again.")] = False,
+    budget: Annotated[str | None, Option(help="Size, where the benchmark has several: paper, cpu.")] = None,
+    seeds: Annotated[int | None, Option(help="Seeds per trial.")] = None,
+    set_: Annotated[list[str] | None, Option("--set", help="Option of the benchmark, key=value.")] = None,
+    baseline: Annotated[str | None, Option(help="Method the table compares with.")] = None,
 ) -> None:
     """Run a benchmark; the same command again does what is missing.
 
@@ -84,10 +84,10 @@ def run(
             )
     except KeyboardInterrupt:
         say(f"stopped; nothing in {out} is lost, and the same command goes on from there.", err=True)
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     _conclude(specs, results, out, baseline)
     if any(result.error is not None for result in results):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _local(jobs: int | None, threads: int) -> Execute:

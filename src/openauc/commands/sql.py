@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from openauc._validation import read_label
 from openauc.commands.predictions import LabelColumn, LowerIsUnknown, PredColumn, ScoreColumn, UnknownLabel
@@ -13,11 +13,10 @@ from openauc.sql import DialectName, query
 
 def sql(
     table: Annotated[
-        str,
-        typer.Argument(metavar="TABLE", help="Table or view, schema.table included; for DuckDB also 'log/*.parquet'."),
+        str, Argument(metavar="TABLE", help="Table or view, schema.table included; for DuckDB also 'log/*.parquet'.")
     ],
-    dialect: Annotated[DialectName, typer.Option(help="The database to write for.")] = "duckdb",
-    by: Annotated[list[str] | None, typer.Option(help="Column of slices, a row for each; repeatable.")] = None,
+    dialect: Annotated[DialectName, Option(help="The database to write for.")] = "duckdb",
+    by: Annotated[list[str] | None, Option(help="Column of slices, a row for each; repeatable.")] = None,
     label_column: LabelColumn = "y_true",
     pred_column: PredColumn = "y_pred",
     score_column: ScoreColumn = "open_score",

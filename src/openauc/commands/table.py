@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from openauc.commands.terminal import visible
 
@@ -22,19 +22,17 @@ FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markd
 
 
 def table(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
     format: Annotated[
-        Format | None, typer.Option("--format", "-f", help="By default the one of FILE's suffix, else text.")
+        Format | None, Option("--format", "-f", help="By default the one of FILE's suffix, else text.")
     ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")
-    ] = None,
-    baseline: Annotated[str | None, typer.Option(help="Method, or label of a row, to compare others with.")] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write there, print nothing.")] = None,
-    only: Annotated[str | None, typer.Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
+    metric: Annotated[list[str] | None, Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")] = None,
+    baseline: Annotated[str | None, Option(help="Method, or label of a row, to compare others with.")] = None,
+    level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
+    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write there, print nothing.")] = None,
+    only: Annotated[str | None, Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
     recompute: Annotated[
-        bool, typer.Option("--recompute", help="Compute the metrics from the stored predictions again.")
+        bool, Option("--recompute", help="Compute the metrics from the stored predictions again.")
     ] = False,
 ) -> None:
     """Results of a store as a table: mean, deviation, interval, comparison, the paper's value.
@@ -76,7 +74,7 @@ def table(
     elif chosen == "text":
         show(summaries)
     else:
-        typer.echo(visible(render(*summaries, format=chosen)), nl=False)
+        print(visible(render(*summaries, format=chosen)), end="")
 
 
 def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, recompute: bool) -> TrialResult:
@@ -118,7 +116,7 @@ def show(summaries: Sequence[Summary]) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        typer.echo(visible(render(*summaries)), nl=False)
+        print(visible(render(*summaries)), end="")
         return
     for block in layout(summaries):
         if isinstance(block, Grid):

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
 from openauc._trial_files import features_file
 from openauc.bench.trial import SETTABLE, TrialResult, TrialSpec
@@ -21,43 +21,41 @@ from openauc.recipe import FIELDS
 if TYPE_CHECKING:
     from openauc.bench.store import Store
 
-MethodName = Annotated[str, typer.Option("--method", "-m", help="Method, or pkg.module of your own.")]
-SplitIndex = Annotated[int, typer.Option("--split", help="Which class split of the protocol.")]
+MethodName = Annotated[str, Option("--method", "-m", help="Method, or pkg.module of your own.")]
+SplitIndex = Annotated[int, Option("--split", help="Which class split of the protocol.")]
 RecipeName = Annotated[
-    str | None, typer.Option("--recipe", help="Such as plain or plus; else the protocol's own or the published one.")
+    str | None, Option("--recipe", help="Such as plain or plus; else the protocol's own or the published one.")
 ]
 ScoreName = Annotated[
     str | None,
-    typer.Option("--score", help="See `openauc list scores`; for heads also learned, average, selected; else its own."),
+    Option("--score", help="See `openauc list scores`; for heads also learned, average, selected; else its own."),
 ]
-DataRoot = Annotated[Path | None, typer.Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
+DataRoot = Annotated[Path | None, Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help=f"Field of the recipe, option of the method, or {', '.join(SETTABLE)}."
-    ),
+    Option("--set", metavar="KEY=VALUE", help=f"Field of the recipe, option of the method, or {', '.join(SETTABLE)}."),
 ]
 Keep = Annotated[
-    Literal["features"] | None, typer.Option("--keep", help="features: also keep features and logits of every part.")
+    Literal["features"] | None, Option("--keep", help="features: also keep features and logits of every part.")
 ]
 
 
 def train(
     protocol: Annotated[
-        str, typer.Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
+        str, Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; else below runs.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder of the run; else below runs.")] = None,
     method: MethodName = "openauc",
     split: SplitIndex = 0,
-    seed: Annotated[int, typer.Option(help="Seed of weights, order, augmentation and dropout.")] = 0,
+    seed: Annotated[int, Option(help="Seed of weights, order, augmentation and dropout.")] = 0,
     recipe: RecipeName = None,
-    epochs: Annotated[int | None, typer.Option(help="Length; the schedule scales with it.")] = None,
+    epochs: Annotated[int | None, Option(help="Length; the schedule scales with it.")] = None,
     set_: Settings = None,
     score: ScoreName = None,
-    validation: Annotated[float, typer.Option(help="Share of each class to hold out, to choose a threshold on.")] = 0.0,
+    validation: Annotated[float, Option(help="Share of each class to hold out, to choose a threshold on.")] = 0.0,
     keep: Keep = None,
     data_root: DataRoot = None,
-    tracker: Annotated[list[str] | None, typer.Option(help="tensorboard, wandb or mlflow; repeatable.")] = None,
+    tracker: Annotated[list[str] | None, Option(help="tensorboard, wandb or mlflow; repeatable.")] = None,
 ) -> None:
     """Train a method on one split, then test it; the same command again resumes.
 
@@ -93,7 +91,7 @@ def train(
             result = run_trial(spec, out=folder, data_root=data_root, keep_features=bool(keep), network=network)
         except TrainingInterrupted as stopped:
             tell(f"{stopped} The same command resumes.")
-            raise typer.Exit(128 + stopped.signum) from None
+            raise Exit(128 + stopped.signum) from None
         if result.error is not None:
             _fail(result.error)
         if state.is_main_process:
@@ -127,7 +125,7 @@ def _fail(error: str) -> None:
     if isinstance(known, type) and issubclass(known, ValueError | TypeError | OSError | ImportError):
         raise ValueError(message)
     say(message if kind == "FloatingPointError" else error, err=True)
-    raise typer.Exit(1)
+    raise Exit(1)
 
 
 def _announced(spec: TrialSpec, recipe: str | None) -> str:

@@ -137,9 +137,14 @@ class TrialSpec:
         if score is not None:
             check_choice("score", score, (*SCORES, *(REJECTORS if head else ())))
         if head:
-            if not chosen.of_embeddings or recipe is not None or epochs is not None:
+            if not chosen.of_embeddings:
                 raise ValueError(
-                    f"{method!r} classifies embeddings, and has no recipe; {protocol!r} and it do not fit."
+                    f"{method!r} classifies embeddings, but {protocol!r} is a protocol of images; name one of "
+                    "embeddings, such as 'digits_pixels'."
+                )
+            if recipe is not None or epochs is not None:
+                raise ValueError(
+                    f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs."
                 )
         else:
             if not isinstance(recipe, Recipe):
