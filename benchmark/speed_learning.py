@@ -17,7 +17,7 @@ from openauc.methods.base import Method
 from openauc.protocols import OpenSetData, get_protocol
 from openauc.protocols.sources import Examples
 from openauc.recipe import Recipe
-from openauc.training.augment import TrainTransform, resize
+from openauc.training.augment import resize, transform
 from openauc.training.loop import Precision, train
 from openauc.training.pixels import lay_out
 from openauc.training.predict import embed_images
@@ -151,11 +151,10 @@ def augmentation_row(data: OpenSetData, recipe: Recipe, repeats: int) -> Row:
     batch = data.train.images[:BATCH]
     plain = PillowTransform(recipe)
     pixels = torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous()
-    transform = TrainTransform(recipe, pixels.shape[2])
     generator = torch.Generator().manual_seed(0)
     ours, pillow = in_turn(
         repeats,
-        lambda: transform(pixels, generator),
+        lambda: transform(pixels, recipe, generator),
         lambda: torch.stack([plain(image) for image in batch]),
     )
     return faster(f"augmentation of {BATCH} images, against Pillow image by image", ours, pillow, 5)

@@ -11,7 +11,7 @@ from torch import Tensor
 from openauc.methods import recipe_for
 from openauc.recipe import Recipe
 from openauc.training import augment
-from openauc.training.augment import OPERATIONS, RandAugment, TrainTransform, random_crop, random_flip, resize
+from openauc.training.augment import OPERATIONS, RandAugment, random_crop, random_flip, resize, transform
 
 AFFINE = Image.Transform.AFFINE
 
@@ -200,7 +200,7 @@ def test_plus_transform_augments_at_native_size_then_resizes_crops_flips_and_nor
     expected = random_flip(random_crop(resize(expected, 32), 4, rng), rng).double() / 255
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
     std = torch.tensor([0.2023, 0.1994, 0.2010]).view(3, 1, 1)
-    ours = TrainTransform(recipe, 28)(images, generator(7))
+    ours = transform(images, recipe, generator(7))
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, ((expected - mean) / std).float(), rtol=1e-5, atol=1e-5)
 
@@ -209,14 +209,14 @@ def test_crop_and_flip_without_rand_augment() -> None:
     images = sample_images(32, 32)
     rng = generator(7)
     expected = random_flip(random_crop(images, 4, rng), rng).float() / 255
-    assert torch.equal(TrainTransform(recipe_for("plain", "cifar10"), 32)(images, generator(7)), expected)
+    assert torch.equal(transform(images, recipe_for("plain", "cifar10"), generator(7)), expected)
 
 
 def test_no_augmentation_is_the_test_transform() -> None:
     recipe = recipe_for("plain", "mnist")
     images = sample_images(28, 28)
-    trained = TrainTransform(recipe, 28)(images, generator())
-    tested = augment.TestTransform(recipe, 28)(images)
+    trained = transform(images, recipe, generator())
+    tested = transform(images, recipe)
     assert torch.equal(trained, tested)
     assert torch.equal(tested, resize(images, 32).float() / 255)
 
@@ -225,7 +225,7 @@ def test_no_augmentation_is_the_test_transform() -> None:
 def test_test_transform_against_pillow(normalize: bool) -> None:
     recipe = Recipe(image_size=16, normalize=normalize)
     images = sample_images(8, 8)
-    ours = augment.TestTransform(recipe, 8)(images)
+    ours = transform(images, recipe)
     for image, result in zip(images, ours, strict=True):
         expected = from_pillow(to_pillow(image).resize((16, 16), Image.Resampling.BILINEAR)).double() / 255
         if normalize:
@@ -234,51 +234,46 @@ def test_test_transform_against_pillow(normalize: bool) -> None:
 
 
 def test_the_generator_alone_decides() -> None:
-    transform = TrainTransform(recipe_for("plus", "cifar10"), 32)
+    recipe = recipe_for("plus", "cifar10")
     images = sample_images(32, 32).repeat(4, 1, 1, 1)
     before = images.clone()
     torch.manual_seed(0)
     global_state = torch.get_rng_state()
-    first = transform(images, generator(1))
+    first = transform(images, recipe, generator(1))
     assert torch.equal(torch.get_rng_state(), global_state)
     torch.manual_seed(99)
-    assert torch.equal(first, transform(images, generator(1)))
-    assert not torch.equal(first, transform(images, generator(2)))
+    assert torch.equal(first, transform(images, recipe, generator(1)))
+    assert not torch.equal(first, transform(images, recipe, generator(2)))
     assert torch.equal(images, before)
 
 
 def test_draws_depend_on_the_batch_size_alone() -> None:
-    transform = TrainTransform(recipe_for("plus", "cifar10"), 32)
+    recipe = recipe_for("plus", "cifar10")
     states = []
     for seed in (0, 1):
         rng = generator(4)
-        transform(sample_images(32, 32, seed), rng)
+        transform(sample_images(32, 32, seed), recipe, rng)
         states.append(rng.get_state())
     assert torch.equal(*states)
 
 
 def test_a_single_image_is_a_batch() -> None:
-    transform = TrainTransform(recipe_for("plus", "mnist"), 28)
-    assert transform(sample_images(28, 28)[:1], generator()).shape == (1, 3, 32, 32)
+    recipe = recipe_for("plus", "mnist")
+    assert transform(sample_images(28, 28)[:1], recipe, generator()).shape == (1, 3, 32, 32)
 
 
 def test_channels_last_images_are_accepted() -> None:
-    transform = TrainTransform(recipe_for("plus", "cifar10"), 32)
+    recipe = recipe_for("plus", "cifar10")
     images = sample_images(32, 32).repeat(4, 1, 1, 1)
     nhwc = images.contiguous(memory_format=torch.channels_last)
-    assert torch.equal(transform(images, generator()), transform(nhwc, generator()))
+    assert torch.equal(transform(images, recipe, generator()), transform(nhwc, recipe, generator()))
 
 
-@pytest.mark.parametrize("kind", ["train", "test"])
-def test_wrong_images_are_refused(kind: str) -> None:
+@pytest.mark.parametrize("drawn", [generator(), None])
+def test_wrong_images_are_refused(drawn: torch.Generator | None) -> None:
     recipe = recipe_for("plus", "cifar10")
-    train, test = TrainTransform(recipe, 32), augment.TestTransform(recipe, 32)
-
-    def call(images: Tensor) -> Tensor:
-        return train(images, generator()) if kind == "train" else test(images)
-
-    with pytest.raises(TypeError, match=r"dtype torch.float32; pass torch.uint8"):
-        call(torch.zeros(2, 3, 32, 32))
-    for shape in ((2, 3, 28, 28), (2, 1, 32, 32), (2, 32, 32, 3), (3, 32, 32), (0, 3, 32, 32)):
-        with pytest.raises(ValueError, match=r"expected \(B, 3, 32, 32\)"):
-            call(torch.zeros(shape, dtype=torch.uint8))
+    with pytest.raises(TypeError, match=r"torch.float32; pass torch.uint8"):
+        transform(torch.zeros(2, 3, 32, 32), recipe, drawn)
+    for shape in ((2, 3, 28, 32), (2, 1, 32, 32), (2, 32, 32, 3), (3, 32, 32), (0, 3, 32, 32)):
+        with pytest.raises(ValueError, match=r"expected \(B, 3, S, S\)"):
+            transform(torch.zeros(shape, dtype=torch.uint8), recipe, drawn)

@@ -11,7 +11,7 @@ from openauc.features import SCORES, make_score
 from openauc.methods import build_method, recipe_for
 from openauc.models import make_backbone
 from openauc.protocols import Protocol, get_protocol
-from openauc.training.augment import TestTransform as Transform
+from openauc.training.augment import transform
 from openauc.training.predict import (
     Embedded,
     embed,
@@ -58,7 +58,7 @@ def plain_embedding(method, images):
     method.eval()
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     with torch.no_grad():
-        features = method.backbone(Transform(RECIPE, images.shape[1])(pixels))
+        features = method.backbone(transform(pixels, RECIPE))
         return features.numpy(), method.class_scores(features).numpy()
 
 

@@ -254,62 +254,47 @@ def to_float(images: Tensor, *, normalize: bool) -> Tensor:
     return images.float().sub_(mean).div_(std)
 
 
-class TestTransform:
-    """Test images of a recipe: resize and float, nothing random.
+def transform(images: Tensor, recipe: Recipe, generator: torch.Generator | None = None) -> Tensor:
+    """Images as a network of this recipe gets them: RandAugment at native size, resize, crop, flip, float.
+
+    The same generator state gives the same output. A generator on the CPU serves images on any device and spares a GPU
+    from waiting for the draws. The device needs float64, which CPU and CUDA have.
 
     Parameters
     ----------
-    recipe : Recipe
+    images
+        uint8 images (B, 3, S, S), or features (B, d), which are returned as they are.
+    recipe
         Supplies augmentation, normalisation and the final size.
-    native_size : int
-        Side in pixels of the images to come.
+    generator
+        Source of what the recipe draws at random. Without it nothing is drawn: images as a test sees them.
+
+    Returns
+    -------
+    Tensor
+        Float images (B, 3, image_size, image_size).
     """
-
-    def __init__(self, recipe: Recipe, native_size: int) -> None:
-        self.recipe = recipe
-        self.native_size = native_size
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
-        return self.transformed(images, None)
-
-    def transformed(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Images after all steps of the recipe, without the random ones where there is no generator."""
-        recipe = self.recipe
-        if images.ndim == 2:  # features, which have nothing to cut, turn or resize
-            if images.shape[1] != recipe.image_size or recipe.augmentation != "none":
-                raise ValueError(
-                    f"features of width {images.shape[1]} came with a recipe for {recipe.image_size} and augmentation "
-                    f"{recipe.augmentation!r}; set image_size to the width and augmentation to 'none'."
-                )
-            return images
-        if images.dtype != torch.uint8:
-            raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")
-        if images.ndim != 4 or images.shape[1:] != (3, self.native_size, self.native_size) or len(images) == 0:
+    if images.ndim == 2:
+        if images.shape[1] != recipe.image_size or recipe.augmentation != "none":
             raise ValueError(
-                f"images have shape {tuple(images.shape)}; expected (B, 3, {self.native_size}, {self.native_size}): "
-                "one image or more, channels before height and width, grey repeated three times, side native_size."
+                f"features of width {images.shape[1]} came with a recipe for {recipe.image_size} and augmentation "
+                f"{recipe.augmentation!r}; set image_size to the width and augmentation to 'none'."
             )
-        if generator is not None and recipe.augmentation == "rand_augment":
-            rand_augment = RandAugment(recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops)
-            images = rand_augment(images, generator)
-        images = resize(images, recipe.image_size)
-        if generator is not None and recipe.augmentation != "none":
-            images = random_flip(random_crop(images, CROP_PADDING, generator), generator)
-        return to_float(images, normalize=recipe.normalize)
-
-
-class TrainTransform(TestTransform):
-    """Training images of a recipe: RandAugment at native size, resize, crop, flip, float.
-
-    Parameters are those of :class:`TestTransform`. Crop, flip and RandAugment happen where the recipe asks for them.
-    The same generator state gives the same output. A generator on the CPU serves images on any device and spares a GPU
-    from waiting for the draws. The device needs float64, which CPU and CUDA have.
-    """
-
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:  # type: ignore[override]
-        """Float images (B, 3, image_size, image_size) from uint8 images (B, 3, native_size, native_size)."""
-        return self.transformed(images, generator)
+        return images
+    if images.dtype != torch.uint8:
+        raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")
+    if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3] or len(images) == 0:
+        raise ValueError(
+            f"images have shape {tuple(images.shape)}; expected (B, 3, S, S): one square image or more, channels "
+            "before height and width, grey repeated three times."
+        )
+    if generator is not None and recipe.augmentation == "rand_augment":
+        rand_augment = RandAugment(recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops)
+        images = rand_augment(images, generator)
+    images = resize(images, recipe.image_size)
+    if generator is not None and recipe.augmentation != "none":
+        images = random_flip(random_crop(images, CROP_PADDING, generator), generator)
+    return to_float(images, normalize=recipe.normalize)
 
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from openauc.executors import Interrupted
 from openauc.methods.base import Method
 from openauc.protocols.base import OpenSetData
 from openauc.recipe import Recipe
-from openauc.training.augment import TrainTransform
+from openauc.training.augment import transform
 from openauc.training.checkpoint import (
     Progress,
     generator_state,
@@ -202,7 +202,6 @@ class _Run:
         self.process, self.processes = accelerator.process_index, accelerator.num_processes
         images, self.labels = self.data.train
         self.pixels = Pixels(images, accelerator.device)
-        self.transform = TrainTransform(recipe, images.shape[1])
         torch.manual_seed(_number(seed, "torch", self.process))  # dropout
         if self.process:  # so far all processes have equal methods
             method.rng = np.random.default_rng([seed, *b"method", self.process])
@@ -279,7 +278,7 @@ class _Run:
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
         drawn = _number(self.seed, "augment", self.progress.epoch, self.progress.batch, self.process)
-        x = laid_out(self.transform(pixels, torch.Generator().manual_seed(drawn)), self.layout)
+        x = laid_out(transform(pixels, self.recipe, torch.Generator().manual_seed(drawn)), self.layout)
         values = self.method.train_batch(
             x,
             torch.from_numpy(self.labels[batch.rows]),

@@ -25,7 +25,7 @@ from openauc.predictions import Predictions, read_columns
 from openauc.protocols.base import OpenSetData
 from openauc.protocols.sources import Images
 from openauc.recipe import Recipe
-from openauc.training.augment import TestTransform
+from openauc.training.augment import transform
 from openauc.training.pixels import Pixels, laid_out, lay_out
 from openauc.training.process import process_state
 
@@ -192,7 +192,6 @@ def _embed_rows(
     seen: Callable[[int], object],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     device = _device(method)
-    transform = TestTransform(recipe, images.shape[1])
     backbone = fold_batch_norms(method.backbone)
     # Set here in any case, so that the logits follow from the weights and not from how they were made.
     lay_out(backbone, torch.channels_last)
@@ -200,7 +199,7 @@ def _embed_rows(
     logits = [np.empty((0, method.num_classes), np.float32)]
     for pixels in Pixels(images, device).stream([rows for rows in batches if len(rows)]):
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            hidden = backbone(laid_out(transform(pixels), torch.channels_last))
+            hidden = backbone(laid_out(transform(pixels, recipe), torch.channels_last))
             logits.append(method.class_scores(hidden).float().cpu().numpy())
             features.append(hidden.float().cpu().numpy())
         seen(sum(map(len, logits)))
