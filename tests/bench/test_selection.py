@@ -2,7 +2,7 @@
 
 import pytest
 
-from openauc.bench.selection import field_of, matches, named_recipe, parse_conditions, select
+from openauc.bench.selection import field_of, named_recipe, select
 from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.methods import recipe_for
 from openauc.recipe import Recipe
@@ -68,10 +68,12 @@ def test_refusals_name_the_likely_spelling(text: str, message: str) -> None:
         select(SPECS, text)
 
 
-def test_conditions_once_parsed_serve_any_trial() -> None:
-    conditions = parse_conditions("lam=0.1", SPECS)
-    assert not matches(TrialSpec.of("mnist", 0, "softmax"), conditions)
-    assert matches(TrialSpec.of("mnist", 0, "openauc", method_args={"lam": 0.1}), conditions)
+def test_trials_and_results_are_chosen_together() -> None:
+    mnist = [TrialSpec.of("mnist", 0, "openauc", method_args={"lam": lam}) for lam in (0.1, 0.2)]
+    assert select([*SPECS[1:2], *(TrialResult(spec=spec) for spec in mnist)], "lam=0.1") == [
+        SPECS[1],
+        TrialResult(spec=mnist[0]),
+    ]
 
 
 def test_an_option_goes_before_the_recipe_field_of_its_name() -> None:

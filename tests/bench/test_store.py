@@ -170,11 +170,6 @@ def test_predictions_are_in_the_folder_of_their_trial(tmp_path: Path) -> None:
         assert store.predictions(TrialResult(spec=ONE, predictions=said)) is None
 
 
-def test_no_trial_has_a_folder_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be the name of a folder"):
-        Store(tmp_path).folder(replace(ONE, method="../x"))
-
-
 def test_a_folder_says_what_it_is_for(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open(ONE)

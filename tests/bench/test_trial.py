@@ -126,6 +126,12 @@ class TestProtocolFile:
             spec.open_protocol()
 
 
+@pytest.mark.parametrize("change", [{"method": "../x"}, {"seed": 1, "method": "a/b"}])
+def test_no_trial_has_a_folder_elsewhere(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"(x|a/b).*cannot be the name of a folder"):
+        replace(SPEC, **change)
+
+
 def test_order_of_options_does_not_matter() -> None:
     assert replace(SPEC, method_args={"cut": "features", "lam": 0.2}).id == SPEC.id
 

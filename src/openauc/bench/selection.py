@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -12,16 +12,16 @@ from openauc.bench.trial import TrialResult, TrialSpec
 from openauc.protocols import get_protocol
 from openauc.recipe import FIELDS, Recipe
 
-Conditions = Mapping[str, tuple[str, ...]]
-"""Field -> the values it may take, as text."""
-
-T = TypeVar("T", TrialSpec, TrialResult)
+T = TypeVar("T", bound=TrialSpec | TrialResult)
 
 _KEYS = (*(f.name for f in fields(TrialSpec) if f.name != "method_args"), *FIELDS)
 
 
 def select(items: Iterable[T], text: str) -> list[T]:
     """Specs or results that meet every condition of ``text``, in their order.
+
+    A field is one of the spec, one of its recipe, or an option of its method; ``recipe`` is the recipe's name. An
+    option left at its default is ``none``.
 
     Raises
     ------
@@ -34,37 +34,25 @@ def select(items: Iterable[T], text: str) -> list[T]:
     >>> [spec.split for spec in select(specs, "method=openauc,split=0|2,lam=0.10")]
     [0, 2]
     """
-    found = list(items)
-    specs = [item if isinstance(item, TrialSpec) else item.spec for item in found]
-    conditions = parse_conditions(text, specs)
-    return [item for item, spec in zip(found, specs, strict=True) if matches(spec, conditions)]
-
-
-def parse_conditions(text: str, specs: Sequence[TrialSpec]) -> dict[str, tuple[str, ...]]:
-    """Conditions of ``text``, each of which some of ``specs`` meet."""
-    conditions: dict[str, tuple[str, ...]] = {}
+    trials = [(item, item if isinstance(item, TrialSpec) else item.spec) for item in items]
+    conditions: dict[str, list[str]] = {}
     for part in text.split(","):
         key, _, choices = (word.strip() for word in part.partition("="))
         if not (key and choices) or key in conditions:
             raise ValueError(f"{text!r} is not a selection; give each field once, as in method=openauc,split=0|1.")
-        conditions[key] = tuple(choice.strip() for choice in choices.split("|"))
-    options = {name for spec in specs for name in spec.method_args}
+        conditions[key] = [choice.strip() for choice in choices.split("|")]
+    options = {name for _, spec in trials for name in spec.method_args}
     for key, values in conditions.items():
         check_choice("the field to select by", key, (*_KEYS, *sorted(options.difference(_KEYS))))
-        present = [field_of(spec, key) for spec in specs]
+        present = [field_of(spec, key) for _, spec in trials]
         for value in values:
             if not any(_equal(actual, value) for actual in present):
                 check_choice(key, value, sorted({_text(actual) for actual in present}))
-    return conditions
-
-
-def matches(spec: TrialSpec, conditions: Conditions) -> bool:
-    """Whether a trial meets every condition.
-
-    A field is one of the spec, one of its recipe, or an option of its method; ``recipe`` is the recipe's name. An
-    option left at its default is ``none``.
-    """
-    return all(any(_equal(field_of(spec, key), value) for value in values) for key, values in conditions.items())
+    return [
+        item
+        for item, spec in trials
+        if all(any(_equal(field_of(spec, key), value) for value in values) for key, values in conditions.items())
+    ]
 
 
 def field_of(spec: TrialSpec, key: str) -> Any:

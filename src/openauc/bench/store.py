@@ -68,8 +68,6 @@ class Store:
 
     def folder(self, spec: TrialSpec) -> Path:
         """Folder of one trial, which need not exist."""
-        if Path(spec.id).name != spec.id:
-            raise ValueError(f"{spec.id!r} cannot be the name of a folder; a method's name has no '/'.")
         return self.root if self.alone else self.trials / spec.id
 
     def plan(self, specs: Sequence[TrialSpec]) -> None:
@@ -85,11 +83,11 @@ class Store:
     def planned(self) -> list[TrialSpec]:
         """Every trial this store was ever asked for, by id; a list that cannot be read is left out with a warning."""
         if self.alone:
-            return [_load(self.root / SPEC, self._spec)]
+            return [_load(self.root / SPEC, TrialSpec.from_dict)]
         found: dict[str, TrialSpec] = {}
         for file in sorted(self.root.glob("plans/*.json")):
             try:
-                plan = _load(file, lambda listed: [self._spec(values) for values in listed])
+                plan = _load(file, lambda listed: [TrialSpec.from_dict(values) for values in listed])
             except ValueError as error:
                 warnings.warn(f"{error}; delete it, the next `openauc run` writes it again.", stacklevel=2)
             else:
@@ -120,12 +118,12 @@ class Store:
     def _result_in(self, file: Path, spec: TrialSpec | None = None) -> TrialResult | None:
         result = None
         try:
-            result = _load(file, self._result)
+            result = _load(file, TrialResult.from_dict)
+            if self.alone or result.spec.id == file.parent.name:
+                return result
             problem = f"{file} is damaged (it speaks of {result.spec.id})"
         except ValueError as error:
             problem = str(error)
-        if result is not None and (self.alone or result.spec.id == file.parent.name):
-            return result
         if spec := spec or self._spec_of(file.parent):
             return TrialResult(spec=spec, error=f"{problem}; `openauc run` with --retry-failed runs this trial again.")
         if result is None:
@@ -134,23 +132,12 @@ class Store:
 
     def _spec_of(self, folder: Path) -> TrialSpec | None:
         """The trial that a folder is named after, as it says itself or as it was planned."""
-        try:
-            said = [_load(folder / SPEC, self._spec)]
-        except (ValueError, FileNotFoundError):
-            said = []
-        if self.alone:
-            return said[0] if said else None
-        return next((spec for spec in (*said, *self.planned()) if spec.id == folder.name), None)
-
-    def _result(self, values: Any) -> TrialResult:
-        result = TrialResult.from_dict(values)
-        self.folder(result.spec)  # refuses a name that leads elsewhere
-        return result
-
-    def _spec(self, values: Any) -> TrialSpec:
-        spec = TrialSpec.from_dict(values)
-        self.folder(spec)
-        return spec
+        with suppress(ValueError, FileNotFoundError):
+            said = _load(folder / SPEC, TrialSpec.from_dict)
+            if self.alone or said.id == folder.name:
+                return said
+        planned = () if self.alone else self.planned()
+        return next((spec for spec in planned if spec.id == folder.name), None)
 
     def save(self, result: TrialResult, files: Mapping[str, bytes] | None = None) -> None:
         """Keep a result and the files that came with it; the result is written last, and ends the checkpoint."""

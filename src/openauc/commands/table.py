@@ -42,10 +42,10 @@ def table(
     from openauc._files import write_text
     from openauc._validation import check_choice
     from openauc.bench.rendering import render
-    from openauc.bench.selection import matches, parse_conditions
+    from openauc.bench.selection import select
     from openauc.bench.store import Store
     from openauc.bench.summary import summarise
-    from openauc.bench.trial import main_metric
+    from openauc.bench.trial import TrialResult, TrialSpec, main_metric
     from openauc.metrics.registry import METRICS
 
     for name in metric or ():
@@ -60,9 +60,10 @@ def table(
     if not results:
         raise ValueError(f"{store} holds no result yet, of {len(planned)} planned trials.")
     if only is not None:
-        conditions = parse_conditions(only, [*planned, *(result.spec for result in results)])
-        results = [result for result in results if matches(result.spec, conditions)]
-        planned = [spec for spec in planned if matches(spec, conditions)]
+        everything: list[TrialSpec | TrialResult] = [*planned, *results]
+        selected = select(everything, only)
+        planned = [item for item in selected if isinstance(item, TrialSpec)]
+        results = [item for item in selected if isinstance(item, TrialResult)]
         if not results:
             raise ValueError(f"{store} holds no result with {only}.")
     metrics = metric or [main_metric(results)]

@@ -108,6 +108,8 @@ class TrialSpec:
                     f"method_args[{name!r}] is {value!r}; a trial is plain data: text, numbers, truth values, None."
                 )
         object.__setattr__(self, "method_args", dict(self.method_args))
+        if Path(self.id).name != self.id:
+            raise ValueError(f"{self.id!r} cannot be the name of a folder; a method's name has no '/'.")
 
     @classmethod
     def of(
