@@ -5,16 +5,14 @@ from __future__ import annotations
 import csv
 import html
 import io
-import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from openauc._columns import quote_formula
 from openauc._validation import check_choice
 from openauc.bench.summary import Cell, Paired, Row, Summary
+from openauc.bench.templates import template
 from openauc.bench.variants import MEAN, Column
 from openauc.metrics.registry import METRICS
 
@@ -59,7 +57,7 @@ def layout(summaries: Sequence[Summary], *, best: str = "¹", second: str = "²"
     ``best`` and ``second`` are how the notes refer to the marks. Trials scored on held-out classes get a table of their
     own.
     """
-    legend = _templates().get_template("legend.txt")
+    legend = template("legend.txt")
     notes = []
     for summary in summaries:
         cells, has_mean = [cell for row in summary.rows for cell in row.cells], MEAN in summary.columns
@@ -181,9 +179,11 @@ def _text(summaries: Sequence[Summary]) -> str:
 
 
 def _markdown(summaries: Sequence[Summary]) -> str:
-    templates = _templates(lambda text: html.escape(text, quote=False).replace("|", "\\|").replace("\n", " "))
+    def escaped(text: str) -> str:
+        return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+
     blocks = layout(summaries, best="**bold**", second="*italic*")
-    return templates.get_template("table.md").render(blocks=list(blocks))
+    return template("table.md", escaped).render(blocks=list(blocks))
 
 
 _LATEX = str.maketrans(
@@ -207,20 +207,7 @@ _LATEX = str.maketrans(
 def _latex(summaries: Sequence[Summary]) -> str:
     """Tables for the booktabs package."""
     blocks = layout(summaries, best="Bold:", second="underlined:")
-    return _templates(lambda text: text.translate(_LATEX)).get_template("table.tex").render(blocks=list(blocks))
-
-
-def _templates(escaped: Callable[[str], str] = str) -> Environment:
-    templates = Environment(
-        loader=PackageLoader("openauc.bench", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # not HTML: each format escapes what it needs
-    )
-    # Empty lines keep the details of a row level with each other; at the end they would only add height.
-    templates.filters |= {"escaped": escaped, "without_empty_end": lambda text: re.sub("(<br>)+$", "", text)}
-    return templates
+    return template("table.tex", lambda text: text.translate(_LATEX)).render(blocks=list(blocks))
 
 
 def _csv(summaries: Sequence[Summary]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from openauc._validation import check_choice, check_fraction
 from openauc.bench.paper import Published, published, training_of
 from openauc.bench.student import mean_interval, paired_p, sign_flip_p
+from openauc.bench.templates import template
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, find_baseline, scored_trials, telling_settings, variants_of
 from openauc.comparison import holm
@@ -194,7 +195,7 @@ def summarise(
         Row(label=label, method=members[0].spec.method, cells=tuple(column[label] for column in cells.values()))
         for label, members in variants.items()
     )
-    notes = tuple(_notes(trials, cells, metric))
+    notes = _notes(trials, cells, metric)
     return Summary(metric=metric, level=level, baseline=baseline, columns=tuple(cells), rows=rows, notes=notes)
 
 
@@ -342,89 +343,38 @@ def _mean_cells(columns: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
     return means
 
 
-def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]], metric: str) -> Iterable[str]:
+def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]], metric: str) -> tuple[str, ...]:
+    """What the numbers rest on, and what is missing."""
     filled = {c: [cell for cell in found.values() if cell.n_trials] for c, found in cells.items() if c != MEAN}
-    every = [cell for found in filled.values() for cell in found]
-    if every:
-        n, splits, seeds = (
-            _span(getattr(cell, name) for cell in every) for name in ("n_trials", "n_splits", "n_seeds")
-        )
-        yield f"n, trials per cell: {n} (splits: {splits}, seeds: {seeds})."
-    for column, found in filled.items():
-        fewer = [cell for cell in found if cell.n_distinct < cell.n_splits]
-        if fewer and column.group is None:
-            equal = ", ".join(f"{one} and {other}" for one, other in _equal_splits(column.protocol))
-            yield (
-                f"{column.label}: splits {equal} have the same known classes, so {_span(c.n_splits for c in fewer)} "
-                f"splits count as {_span(c.n_distinct for c in fewer)}."
-            )
-    yield from _training_notes(trials)
+    fewer = {c: [cell for cell in found if cell.n_distinct < cell.n_splits] for c, found in filled.items()}
     printed = {column.protocol for column, found in filled.items() if any(cell.paper for cell in found)}
-    for text in dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed):
-        yield f"The paper: {text}."
-    yield from _trouble_notes(trials, metric)
-    environments = [trial.finished.environment for trial in trials if trial.finished]
-    facts = ((key, Counter(found[key] for found in environments if key in found)) for key in _ENVIRONMENT)
-    told = [f"{key} {', '.join(_counted(counts))}" for key, counts in facts if counts]
-    if told:
-        yield f"Made with {'; '.join(told)}."
+    shown = telling_settings(trials)
+    hidden: dict[str, tuple[dict[str, None], dict[str, None]]] = defaultdict(lambda: ({}, {}))
+    errors: dict[str, list[str]] = defaultdict(list)
+    for trial in trials:
+        text = ", ".join(phrase for name, phrase in trial.settings.items() if name not in shown[trial.spec.method])
+        methods, columns = hidden[text]
+        methods[trial.spec.method] = columns[trial.scored_on.label] = None
+        if trial.result is not None and trial.result.error is not None:
+            errors[next(iter(trial.result.error.strip().splitlines()), "no message")].append(trial.spec.id)
+    finished = [trial.finished for trial in trials if trial.finished]
+    environment = {key: Counter(r.environment[key] for r in finished if key in r.environment) for key in _ENVIRONMENT}
+    notes = template("notes.txt").render(
+        cells=[cell for found in filled.values() for cell in found],
+        equal_splits=[
+            (c.label, _equal_splits(c.protocol), found) for c, found in fewer.items() if found and not c.group
+        ],
+        hidden=hidden,
+        n_columns=len({trial.scored_on.label for trial in trials}),
+        paper=dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed),
+        n=len(trials),
+        missing=sum(trial.result is None for trial in trials),
+        without_value=[r.spec.id for r in finished if any(_value(r, g, metric) is None for g in (None, *r.groups))],
+        metric=metric,
+        errors=sorted(errors.items(), key=lambda item: -len(item[1])),
+        environment={key: counts.most_common() for key, counts in environment.items() if counts},
+    )
+    return tuple(notes.splitlines())
 
 
 _ENVIRONMENT = ("processor", "gpu", "python", "openauc", "torch", "numpy", "commit")
-
-
-def _counted(counts: Counter[str]) -> list[str]:
-    return list(counts) if len(counts) == 1 else [f"{value} ({n:,} trials)" for value, n in counts.most_common()]
-
-
-def _span(numbers: Iterable[int]) -> str:
-    found = sorted(set(numbers))
-    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
-
-
-def _training_notes(trials: Sequence[Scored]) -> Iterable[str]:
-    """All settings that labels do not show, with the methods and, where there are several, the columns they are of."""
-    shown = telling_settings(trials)
-    columns = dict.fromkeys(trial.scored_on.label for trial in trials)
-    who: dict[str, dict[str, None]] = defaultdict(dict)
-    where: dict[str, dict[str, None]] = defaultdict(dict)
-    for trial in trials:
-        text = ", ".join(phrase for name, phrase in trial.settings.items() if name not in shown[trial.spec.method])
-        who[text][trial.spec.method] = where[text][trial.scored_on.label] = None
-    for text in filter(None, who):
-        on = "" if len(where[text]) == len(columns) else f" on {', '.join(where[text])}"
-        yield f"{', '.join(who[text])}{on}: {text}."
-
-
-_MOST_ERRORS = 5
-
-
-def _trouble_notes(trials: Sequence[Scored], metric: str) -> Iterable[str]:
-    missing = sum(trial.result is None for trial in trials)
-    if missing:
-        yield f"Trials without a result: {missing:,} of {len(trials):,}."
-    without = [
-        trial.spec.id
-        for trial in trials
-        if trial.finished
-        and any(_value(trial.finished, group, metric) is None for group in (None, *trial.finished.groups))
-    ]
-    if without:
-        yield (
-            f"{_and_more(without)}: {metric} is missing or not a finite number, which counts as missing; "
-            "`openauc table STORE --recompute` computes it from the predictions."
-        )
-    errors: dict[str, list[str]] = defaultdict(list)
-    for trial in trials:
-        if trial.result is not None and trial.result.error is not None:
-            errors[next(iter(trial.result.error.strip().splitlines()), "no message")].append(trial.spec.id)
-    if errors:
-        yield f"Failed trials: {sum(map(len, errors.values())):,} of {len(trials):,}."
-    by_size = sorted(errors.items(), key=lambda item: -len(item[1]))
-    yield from (f"{_and_more(failed)}: {line}" for line, failed in by_size[:_MOST_ERRORS])
-    if len(by_size) > _MOST_ERRORS:
-        yield f"Other errors: {len(by_size) - _MOST_ERRORS:,}."
-
-
-def _and_more(ids: Sequence[str]) -> str:
-    return ids[0] + (f" and {len(ids) - 1:,} more" if len(ids) > 1 else "")
