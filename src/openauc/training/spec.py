@@ -231,8 +231,7 @@ class TrialSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready mapping of every field; :meth:`from_dict` reads it back to an equal spec."""
-        recipe = None if self.recipe is None else self.recipe.to_dict()
-        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "recipe": recipe}
+        return {**vars(self), "recipe": self.recipe and self.recipe.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrialSpec:
@@ -270,13 +269,9 @@ def _hash_of(file: str) -> str:
 
 
 def _changed(item: Any) -> dict[str, Any]:
-    found = {}
-    for f in fields(item):
-        default = f.default_factory() if f.default_factory is not MISSING else f.default
-        value = getattr(item, f.name)
-        if value != default:
-            found[f.name] = value
-    return found
+    """Fields of a dataclass that are not at their default."""
+    defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(item)}
+    return {name: getattr(item, name) for name, default in defaults.items() if getattr(item, name) != default}
 
 
 def _digest(facts: Any) -> str:
