@@ -317,7 +317,7 @@ def test_lazy_images_are_decoded_only_when_indexed(tmp_path: Path) -> None:
     (tmp_path / "good.png").write_bytes(png(5))
     (tmp_path / "bad.png").write_bytes(b"nothing")
     images = LazyImages([EncodedImage(tmp_path / "good.png"), EncodedImage(tmp_path / "bad.png")], 28)
-    assert red(images.take(np.array([0]))) == [5]
+    assert red(take(images, np.array([0]))) == [5]
     with pytest.raises(ValueError, match=r"bad\.png holds no readable image"):
         images[1]
 
@@ -341,7 +341,7 @@ def test_take_and_concatenate_keep_images_compressed(lazy: LazyImages) -> None:
 
 def test_concatenate_with_an_array_gives_an_array(lazy: LazyImages) -> None:
     black = np.zeros((2, 5, 5, 3), dtype=np.uint8)
-    both = concatenate(black, lazy.take(np.array([6])))
+    both = concatenate(black, take(lazy, np.array([6])))
     assert isinstance(both, np.ndarray)
     assert red(both) == [0, 0, 6]
 

@@ -26,8 +26,8 @@ from openauc.executors import Execute, in_process
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import METRICS
 from openauc.predictions import Predictions
+from openauc.protocols.base import Part
 from openauc.training.loop import TrainingInterrupted
-from openauc.training.predict import Part
 from openauc.training.process import process_state
 from openauc.training.trained import Trained, load_data, trained
 

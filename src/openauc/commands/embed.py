@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openauc._trial_files import WEIGHTS
-from openauc.commands.predict import Part
 from openauc.commands.progress import progress_bar
 from openauc.commands.terminal import say
 from openauc.commands.train import DataRoot, MethodName, Settings, SplitIndex, assignments, require_torch
+from openauc.protocols.base import Part
 
 if TYPE_CHECKING:
     from openauc.encoders import Encoder

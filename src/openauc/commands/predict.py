@@ -19,13 +19,13 @@ from openauc.commands.predictions import show_verdict
 from openauc.commands.progress import progress_bar
 from openauc.commands.terminal import say
 from openauc.features.classifier.tables import MODEL, is_model
+from openauc.protocols.base import Part
 
 if TYPE_CHECKING:
     from openauc.bench.trial import TrialSpec
     from openauc.features.classifier.estimator import OpenSetClassifier
     from openauc.features.classifier.tables import FeatureTable
 
-Part = Literal["test", "validation", "train"]
 Precision = Literal["fp32", "bf16"]
 _OUT = Path("predictions.csv")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,11 @@ from openauc._columns import GappyCsv, as_utf8, import_pyarrow, open_for_arrow, 
 from openauc._validation import UNKNOWN, check_choice, read_label
 from openauc.encoders.base import Kind, bad_texts
 from openauc.protocols import get_protocol
-from openauc.protocols.base import OpenSetData
+from openauc.protocols.base import OpenSetData, Part
 from openauc.protocols.files import is_protocol_file
 from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, LazyImages, image_files
 
 EMBEDDING = "embedding"  # column of the features
-Part = Literal["train", "validation", "test"]
 
 _TABLES = (".csv", ".parquet")
 _TEXTS = ("text", "sentence", "utterance", "message", "body")

@@ -19,13 +19,13 @@ from openauc.encoders.registry import encoder_kind, get_encoder
 from openauc.features.classifier import tables
 from openauc.protocols import Protocol
 from openauc.protocols.embeddings import EmbeddingSource
-from openauc.protocols.sources import IMAGE_SUFFIXES, Part
+from openauc.protocols.sources import IMAGE_SUFFIXES, SourcePart
 
 
 def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
     """Embed the data of a protocol that is not embedded yet, once for all processes; missing data is not an error."""
     known, unknown = protocol.known_source, protocol.unknown_source
-    needed: list[tuple[Any, Part]] = [(known, "train"), (known, "test"), (unknown, "test")]
+    needed: list[tuple[Any, SourcePart]] = [(known, "train"), (known, "test"), (unknown, "test")]
     for source, part in needed:
         for file in source.files(part, data_root) if isinstance(source, EmbeddingSource) else ():
             if file.path.is_file() or file.made_of is None:

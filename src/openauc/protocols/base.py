@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openauc._validation import UNKNOWN, check_choice, check_fraction
-from openauc.protocols.sources import (
-    Examples,
-    FolderSource,
-    Images,
-    LazyImages,
-    Part,
-    Source,
-    concatenate,
-    get_source,
-    take,
-)
+from openauc.protocols.sources import Examples, FolderSource, Images, LazyImages, Source, concatenate, get_source, take
 from openauc.recipe import Recipe, published_recipes
+
+Part = Literal["test", "validation", "train"]
+"""The parts of `OpenSetData`."""
 
 
 class Split(NamedTuple):
-    """Class ids of one open-set problem; a known class's label is its position in `known`.
+    """Class ids of one open-set problem; the label of a known class is its position in `known`.
 
-    `groups` divides `unknown` by name, as CUB's easy, medium and hard; empty where there is one kind only.
+    `groups` divides `unknown` by name, as easy, medium and hard in CUB; it is empty where they are not divided.
 
     >>> Split(known=(3, 5), unknown=(4,)).known.index(5)
     1
@@ -42,7 +36,7 @@ class Split(NamedTuple):
 
     @classmethod
     def of(cls, known: Sequence[int], unknown: Sequence[int] | Mapping[str, Sequence[int]]) -> Split:
-        """Split whose unknown classes are a list or, by group, several.
+        """Split whose unknown classes are one list, or one list for each named group.
 
         >>> Split.of([3, 5], {"near": [4], "far": [9]}).unknown
         (4, 9)
@@ -54,7 +48,7 @@ class Split(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Numbers of images: known classes in training, known and unknown classes in the test part."""
+    """Numbers of images: of known classes for training, of known and of unknown classes for testing."""
 
     train: int
     test_known: int
@@ -64,8 +58,8 @@ class Sizes(NamedTuple):
 class TestPart(NamedTuple):
     """Test images, known classes first, with labels 0..C-1 or -1.
 
-    ``group`` is "known", the name of the image's group, or "unknown" where the split has no groups. ``balanced_index``
-    holds the positions in the whole test part that balancing kept, None without balancing.
+    `group` is "known", the name of the image's group, or "unknown" where the split has no groups. `balanced_index`
+    holds the positions in the whole test part that balancing kept; it is None without balancing.
     """
 
     images: Images
@@ -76,9 +70,9 @@ class TestPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSetData:
-    """Arrays of one open-set problem; each part is read when first asked for, and then kept.
+    """The images and labels of one open-set problem; each part is read at its first use, and then kept.
 
-    A trained model can thus be tested where only the test part is at hand, and tuning never reads the test part. Images
+    A trained model can thus be tested where only the test part exists, and tuning never reads the test part. Images
     are uint8, (N, H, W, 3), in their native size: one array, or `LazyImages` where sizes differ. Index
     them (`images[rows]`) before use and both work. In a protocol of embeddings they are float32, (N, d).
 
@@ -87,7 +81,7 @@ class OpenSetData:
     split
         The class ids in use. With pseudo-unknowns, `unknown` holds the known classes that were held out.
     read_train, read_test, read_class_names
-        What the first use of a part calls.
+        Functions that read a part at its first use.
 
     Examples
     --------
@@ -132,22 +126,22 @@ class OpenSetData:
         return self.read_test()
 
     def limited(self, images: int, *, seed: int = 0) -> OpenSetData:
-        """The same data with at most that many training images, drawn without replacement."""
+        """The same data with at most this many training images, drawn without replacement."""
         if images < 1:
             raise ValueError(f"train_images is {images}; pass a positive number of images.")
         return replace(self, read_train=partial(self._read_limited, images, seed))
 
     def _read_limited(self, images: int, seed: int) -> tuple[Examples, Examples]:
         order = _generator(seed, "limited").permutation(len(self.train.labels))
-        return _rows(self.train, np.sort(order[:images])), self.validation
+        return self.train.at(np.sort(order[:images])), self.validation
 
     def test_rows(self, group: str) -> NDArray[np.int64]:
-        """Return the test rows of all known images and of one group of unknown ones, such as "hard"."""
+        """Return the rows of the test part with known images, or with unknown images of one group, such as "hard"."""
         check_choice("group", group, self.split.groups)
         return np.flatnonzero((self.test.labels != UNKNOWN) | (self.test.group == group))
 
     def test_columns(self) -> dict[str, NDArray[np.str_]]:
-        """Columns to keep beside the predictions of the test part: the group and the file of each image, if any."""
+        """Columns to save with the predictions: each test image's group and file, where there are any."""
         columns = {"group": self.test.group} if self.split.groups else {}
         if isinstance(self.test.images, LazyImages) and all(image.row is None for image in self.test.images.encoded):
             columns["file"] = np.array([str(image) for image in self.test.images.encoded])
@@ -169,12 +163,12 @@ class Protocol:
     sizes
         Sizes of the full official parts, one per split, or none; a source with more images is refused.
     images_per_class
-        Where there are no sizes, about how many training images a class has; estimates of cost use it.
+        Approximate number of training images of a class, for estimates of cost where `sizes` is empty.
     recipes
         How to train, by name; the papers' ``plain`` and ``plus`` for images of this size if left out.
     default_recipe, because
-        Name in `recipes` of the one that every method takes here unless told otherwise, and why; without it each
-        method takes the one it was published with.
+        Name in `recipes` of the recipe of all methods, and the reason; without it each method takes the recipe it was
+        published with.
     width, backbone
         Channels of the first layer and network that suit these images; as published if None.
 
@@ -236,9 +230,13 @@ class Protocol:
         drawn as test part with `seed`, so that the seed of `load` never changes the test part.
         """
         source = FolderSource(path=Path(path), test_share=test_share, seed=seed)
-        chosen = Split(known=source.class_ids(known, "known"), unknown=source.class_ids(unknown, "unknown"))
-        where: dict[str, Any] = {"known_source": source, "unknown_source": source}
-        return cls(**where, splits=(chosen,), image_size=image_size, reference=f"class folders of {path}")
+        return cls(
+            known_source=source,
+            unknown_source=source,
+            splits=(Split(source.class_ids(known, "known"), source.class_ids(unknown, "unknown")),),
+            image_size=image_size,
+            reference=f"class folders of {path}",
+        )
 
     @property
     def of_embeddings(self) -> bool:
@@ -284,18 +282,26 @@ class Protocol:
         check_fraction("validation", validation, zero=True, one=False)
         if seed < 0:
             raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
-        chosen, sizes = self.splits[split], self.sizes[split] if self.sizes else None
+        chosen = self.splits[split]
         held_out: tuple[int, ...] = ()
         if pseudo_unknown:
-            _check_pseudo_unknown(pseudo_unknown, len(chosen.known), validation)
-            chosen = _hold_out(chosen, pseudo_unknown, _generator(seed, "pseudo_unknown"))
-            held_out = chosen.unknown
+            if not 0 < pseudo_unknown <= len(chosen.known) - 2:
+                raise ValueError(
+                    f"pseudo_unknown is {pseudo_unknown}; of {len(chosen.known)} known classes 0 to "
+                    f"{max(len(chosen.known) - 2, 0)} can be held out, so that two remain."
+                )
+            if not validation:
+                raise ValueError(
+                    "pseudo_unknown needs known validation images to compare with; pass validation as well, say 0.2."
+                )
+            rng = _generator(seed, "pseudo_unknown")
+            drawn = rng.choice(len(chosen.known), pseudo_unknown, replace=False)
+            held_out = tuple(label for i, label in enumerate(chosen.known) if i in drawn)
+            chosen = Split(tuple(label for label in chosen.known if label not in held_out), held_out)
+        sizes = self.sizes[split] if self.sizes else Sizes(sys.maxsize, sys.maxsize, sys.maxsize)
         reader = _Reader(self, chosen, held_out, sizes, root, validation, balanced, seed)
         return OpenSetData(
-            split=chosen,
-            read_train=reader.train,
-            read_test=partial(_closed_test, f"pseudo_unknown={pseudo_unknown}") if pseudo_unknown else reader.test,
-            read_class_names=reader.class_names,
+            split=chosen, read_train=reader.train, read_test=reader.test, read_class_names=reader.class_names
         )
 
 
@@ -306,7 +312,7 @@ class _Reader:
     protocol: Protocol
     split: Split
     held_out: tuple[int, ...]
-    sizes: Sizes | None
+    sizes: Sizes
     root: Path | None
     validation: float
     balanced: bool
@@ -317,50 +323,55 @@ class _Reader:
         return tuple(names[label] if label < len(names) else str(label) for label in self.split.known)
 
     def train(self) -> tuple[Examples, Examples]:
-        classes = self.split.known + self.held_out
-        images, ids = self._read("training", classes, self.sizes and self.sizes.train)
+        images, ids = self._read("training", self.split.known + self.held_out, self.sizes.train)
         part = Examples(images, _relabel(ids, self.split.known))
         in_validation = part.labels == UNKNOWN
         if self.validation:
             rng = _generator(self.seed, "validation")
             in_validation[_stratified_draw(part.labels, self.validation, rng)] = True
-        return _rows(part, ~in_validation), _rows(part, in_validation)
+        return part.at(~in_validation), part.at(in_validation)
 
     def test(self) -> TestPart:
-        images, ids = self._read("known test", self.split.known, self.sizes and self.sizes.test_known)
+        if self.held_out:
+            raise ValueError(
+                f"the test part is closed: with pseudo_unknown={len(self.held_out)} the known classes are not the "
+                "protocol's. Load again without it to test the final model."
+            )
+        images, ids = self._read("known test", self.split.known, self.sizes.test_known)
         labels, group = _relabel(ids, self.split.known), np.full(len(ids), "known")
         if not self.split.unknown:
             return TestPart(images, labels, group)
-        unknown = self._read("unknown test", self.split.unknown, self.sizes and self.sizes.test_unknown)
+        unknown = self._read("unknown test", self.split.unknown, self.sizes.test_unknown)
         images = concatenate(images, unknown.images)
         labels = np.concatenate([labels, np.full(len(unknown.labels), UNKNOWN)])
-        group = np.concatenate([group, _group_names(unknown.labels, self.split.groups)])
+        names = {label: name for name, classes in self.split.groups.items() for label in classes}
+        group = np.concatenate([group, [names.get(label, "unknown") for label in unknown.labels.tolist()]])
         if not self.balanced:
             return TestPart(images, labels, group)
-        kept = _balanced_draw(labels, _generator(self.seed, "balanced"))
+        rng, sides = _generator(self.seed, "balanced"), (labels != UNKNOWN, labels == UNKNOWN)
+        count = min(map(np.count_nonzero, sides))
+        kept = np.sort(np.concatenate([rng.choice(np.flatnonzero(side), count, replace=False) for side in sides]))
         return TestPart(take(images, kept), labels[kept], group[kept], kept)
 
-    def _read(self, part: str, classes: Sequence[int], official: int | None) -> Examples:
+    def _read(self, part: str, classes: Sequence[int], official: int) -> Examples:
         """Return the images of ``classes``; refuse a source that lacks a class or has too many images."""
         protocol = self.protocol
         # Images of one size stay as they are, for augmentation; others take the model's size.
         size = get_source(protocol.known_source).image_size or protocol.image_size
         source = get_source(protocol.unknown_source if part == "unknown test" else protocol.known_source)
-        of: Part = "train" if part == "training" else "test"
-        images, ids = source.read(of, classes=classes, root=self.root, image_size=size)
-        missing = sorted(set(classes) - set(ids.tolist()))
-        if missing:
+        found = source.read("train" if part == "training" else "test", classes=classes, root=self.root, image_size=size)
+        if missing := sorted(set(classes) - set(found.labels.tolist())):
             listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
             raise ValueError(
                 f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {listed}); the local "
                 "files are a subset without them, or hold other labels. Get the full set."
             )
-        if official is not None and len(ids) > official:
+        if len(found.labels) > official:
             raise ValueError(
-                f"there are {len(ids)} {part} images, but the official part has {official}; "
+                f"there are {len(found.labels)} {part} images, but the official part has {official}; "
                 "a file is there twice, or holds more than the official part."
             )
-        return Examples(images, ids)
+        return found
 
 
 def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
@@ -379,38 +390,9 @@ def _check_split(where: str, split: Split, *, same_ids: bool) -> None:
         raise ValueError(f"{where}: the groups {list(split.groups)} do not divide the unknown classes among them.")
 
 
-def _rows(part: Examples, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Examples:
-    return Examples(take(part.images, rows), part.labels[rows])
-
-
-def _check_pseudo_unknown(pseudo_unknown: int, num_known: int, validation: float) -> None:
-    if not 0 <= pseudo_unknown <= num_known - 2:
-        raise ValueError(
-            f"pseudo_unknown is {pseudo_unknown}; of {num_known} known classes 0 to {max(num_known - 2, 0)} "
-            "can be held out, so that two remain."
-        )
-    if not validation:
-        raise ValueError(
-            "pseudo_unknown needs known validation images to compare with; pass validation as well, say 0.2."
-        )
-
-
-def _closed_test(why: str) -> TestPart:
-    raise ValueError(
-        f"the test part is closed: with {why} the known classes are not the "
-        "protocol's. Load again without it to test the final model."
-    )
-
-
 def _generator(seed: int, purpose: str) -> np.random.Generator:
-    """A generator for each purpose, so that one draw does not change another."""
+    """One generator for each purpose, so that one draw does not change another."""
     return np.random.default_rng([seed, *purpose.encode()])
-
-
-def _hold_out(split: Split, count: int, rng: np.random.Generator) -> Split:
-    drawn = {split.known[position] for position in rng.choice(len(split.known), count, replace=False).tolist()}
-    known, unknown = (tuple(label for label in split.known if (label in drawn) == side) for side in (False, True))
-    return Split(known, unknown)
 
 
 def _relabel(ids: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:
@@ -420,7 +402,7 @@ def _relabel(ids: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _stratified_draw(labels: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows of `share` of each known class, rounded, but at least one and never all of them."""
+    """Rows of about `share` of each known class, at least one and not all of them."""
     drawn = []
     for label in range(int(labels.max()) + 1):
         rows = np.flatnonzero(labels == label)
@@ -431,15 +413,3 @@ def _stratified_draw(labels: NDArray[np.int64], share: float, rng: np.random.Gen
         count = min(max(1, round(share * len(rows))), len(rows) - 1)
         drawn.append(rng.choice(rows, count, replace=False))
     return np.concatenate(drawn)
-
-
-def _balanced_draw(labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sorted rows with as many known as unknown samples, drawn without replacement."""
-    known, unknown = np.flatnonzero(labels != UNKNOWN), np.flatnonzero(labels == UNKNOWN)
-    size = min(len(known), len(unknown))
-    return np.sort(np.concatenate([rng.choice(side, size, replace=False) for side in (known, unknown)]))
-
-
-def _group_names(ids: NDArray[np.int64], groups: Mapping[str, tuple[int, ...]]) -> NDArray[np.str_]:
-    names = {label: name for name, classes in groups.items() for label in classes}
-    return np.array([names.get(label, "unknown") for label in ids.tolist()], dtype=np.str_)

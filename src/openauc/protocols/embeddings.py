@@ -1,7 +1,7 @@
-"""Embeddings in place of images: a data set as an encoder sees it, one file for each part.
+"""Embeddings in place of images: the vectors that an encoder makes of a data set, one file for each part.
 
-A sample is a vector, so a part is an array (n, d), where that of images is (n, H, W, 3); splits, tests and methods are
-the same. Files that are not there are made once from the data itself, by :mod:`openauc.encoders`.
+The images of a part are then an array (n, d) instead of (n, H, W, 3); splits, tests and methods are the same. Missing
+files are made once from the data itself, by :mod:`openauc.encoders`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._columns import read_columns
-from openauc.protocols.sources import Examples, Part, get_source
+from openauc.protocols.sources import LABEL_COLUMNS, Examples, SourcePart, get_source
 
-LABELS = ("label", "fine_label")
-"""Columns of labels, the likeliest first."""
 FOLDER = "embeddings"
 """Folder of embeddings in, or beside, the folder of the data."""
-CACHE = "OPENAUC_CACHE"
-"""Environment variable: folder for embeddings that had to be made; else `~/.cache/openauc`."""
 
 
 class EmbeddingFile(NamedTuple):
-    """One file of embeddings, and what it can be made of."""
+    """One file of embeddings, and the file of texts or images that it is made of, if there is one."""
 
     path: Path
     made_of: Path | None
@@ -39,13 +35,13 @@ class EmbeddingFile(NamedTuple):
 class EmbeddingSource:
     """A data set as `<name>_<encoder>_<part>.parquet`, as `openauc embed` writes it.
 
-    Files are looked for in `<root>/embeddings`, in `embeddings` beside `root`, and in the cache
-    (``OPENAUC_CACHE``), `root` being the argument or the environment variable ``OPENAUC_DATA``.
+    Files are searched in `<root>/embeddings`, in `embeddings` beside `root`, and in the cache
+    (``OPENAUC_CACHE``, else ``~/.cache/openauc``); `root` is the argument or the environment variable ``OPENAUC_DATA``.
 
     Parameters
     ----------
     name, encoder
-        Of the data set, which lies in `<root>/<name>`, and of its encoder in ``ENCODERS``.
+        Names of the data set, which lies in `<root>/<name>`, and of its encoder in ``ENCODERS``.
     width
         Number d of features.
     test
@@ -66,41 +62,41 @@ class EmbeddingSource:
         return self.width
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:
-        """Return the sorted labels; of labels that are numbers, all up to the largest."""
+        """Return the sorted labels, or, if labels are numbers, all numbers up to the largest."""
         labels = self._read("train", root)[1]
         if labels.dtype.kind in "iu":
             return tuple(map(str, range(int(labels.max()) + 1)))
         names = np.unique(labels).tolist()
         return (*names, *([self.outside] if self.outside else []))
 
-    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+    def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the embeddings (n, d) of `classes` in file order."""
         features, labels = self._read(part, root)
         if labels.dtype.kind not in "iu":
             number = {name: i for i, name in enumerate(self.class_names(root=root))}
-            strange = next((label for label in labels.tolist() if label not in number), None)
-            if strange is not None:
+            if strange := set(labels.tolist()) - set(number):
                 raise ValueError(
-                    f"the {part} part of {self.name} has the label {strange!r}, which the training part does not have."
+                    f"the {part} part of {self.name} has the label {min(strange)!r}, which the training part does not "
+                    "have."
                 )
             labels = np.array([number[label] for label in labels.tolist()])
         rows = np.flatnonzero(np.isin(labels, classes))
         return Examples(features[rows], labels[rows].astype(np.int64))
 
-    def files(self, part: Part, root: Path | None) -> list[EmbeddingFile]:
-        """The files of a part: where they are, or will be."""
+    def files(self, part: SourcePart, root: Path | None) -> list[EmbeddingFile]:
+        """The files of a part: where they are, or where they will be made."""
         given = root or os.environ.get("OPENAUC_DATA")
         data = Path(given) if given else None
-        return [self._file(name, data) for name in (self.test if part == "test" else (part,))]
-
-    def _file(self, name: str, data: Path | None) -> EmbeddingFile:
-        file = f"{self.name}_{self.encoder}_{name}.parquet"
         homes = [] if data is None else [data / FOLDER, data.resolve().parent / FOLDER]
-        found = next((home / file for home in homes if (home / file).is_file()), cache_folder() / file)
-        raw = sorted((data / self.name).glob(f"{name}-*.parquet")) if data is not None else []
-        return EmbeddingFile(found, raw[0] if len(raw) == 1 else None, self.encoder)
+        files = []
+        for name in self.test if part == "test" else (part,):
+            file = f"{self.name}_{self.encoder}_{name}.parquet"
+            found = next((home / file for home in homes if (home / file).is_file()), cache_folder() / file)
+            raw = [] if data is None else list((data / self.name).glob(f"{name}-*.parquet"))
+            files.append(EmbeddingFile(found, raw[0] if len(raw) == 1 else None, self.encoder))
+        return files
 
-    def _read(self, part: Part, root: Path | None) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    def _read(self, part: SourcePart, root: Path | None) -> tuple[NDArray[np.float32], NDArray[Any]]:
         files = self.files(part, root)
         missing = next((file for file in files if not file.path.is_file()), None)
         if missing is not None:
@@ -115,9 +111,9 @@ class EmbeddingSource:
 
 @lru_cache(maxsize=6)
 def _table(path: Path, modified: int, width: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
-    """Embeddings and labels of a file, as it is now: the trials of a benchmark share them."""
+    """Embeddings and labels of a file in the state of `modified`; the trials of a benchmark share them."""
     columns = read_columns(path)
-    label = next((name for name in LABELS if name in columns), None)
+    label = next((name for name in LABEL_COLUMNS if name in columns), None)
     if "embedding" not in columns or label is None:
         raise ValueError(f"{path} has the columns {', '.join(columns)}; expected 'embedding' and 'label'.")
     features = np.asarray(columns["embedding"], np.float32)
@@ -127,13 +123,13 @@ def _table(path: Path, modified: int, width: int) -> tuple[NDArray[np.float32], 
 
 
 def cache_folder() -> Path:
-    """Folder of embeddings that had to be made."""
-    return Path(os.environ.get(CACHE) or Path.home() / ".cache" / "openauc") / FOLDER
+    """Folder of the embeddings that were made here."""
+    return Path(os.environ.get("OPENAUC_CACHE") or Path.home() / ".cache" / "openauc") / FOLDER
 
 
 @dataclass(frozen=True, kw_only=True)
 class PixelSource:
-    """The grey values of images of one size as features from 0 to 1; `source` is a name in `SOURCES`."""
+    """The grey values of the images of `source`, a name in `SOURCES` with images of one size, as features in [0, 1]."""
 
     source: str
 
@@ -146,7 +142,7 @@ class PixelSource:
         """Return the names of the source's classes."""
         return get_source(self.source).class_names(root=root)
 
-    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+    def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the features (n, pixels) of `classes`."""
         source = get_source(self.source)
         images, labels = source.read(part, classes=classes, root=root, image_size=source.image_size or 0)

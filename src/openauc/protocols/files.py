@@ -12,20 +12,17 @@ from openauc.protocols.base import Protocol, Split
 from openauc.protocols.sources import SOURCES, FolderSource
 from openauc.recipe import published_recipes
 
-IdsOf = Callable[[list[Any], str], tuple[int, ...]]
-"""From classes as the file gives them, and what an error should call one of them, to their ids."""
-
-Field = tuple[type, str]
-"""Type of a field, and what to expect in words."""
-
-_NAME: Field = str, "the name of a source"
-_FOLDER_FIELDS: dict[str, Field] = {
+# The type of each field, and how an error describes it; either of the first two groups, and the third.
+_FOLDER_FIELDS: dict[str, tuple[type, str]] = {
     "folder": (str, "the path of a folder"),
     "test_share": (float, "a share between 0 and 1"),
     "seed": (int, "an integer"),
 }
-_SOURCE_FIELDS: dict[str, Field] = {"source": _NAME, "unknown_source": _NAME}
-_FIELDS: dict[str, Field] = {
+_SOURCE_FIELDS: dict[str, tuple[type, str]] = {
+    "source": (str, "the name of a source"),
+    "unknown_source": (str, "the name of a source"),
+}
+_COMMON_FIELDS: dict[str, tuple[type, str]] = {
     "splits": (list, "a list"),
     "image_size": (int, "a side in pixels"),
     "reference": (str, "text"),
@@ -53,7 +50,14 @@ def read_protocol(path: Path | str) -> Protocol:
     and makes it the default; `width` is that of the network's first layer.
     """
     path = Path(path)
-    described = _json_object(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no protocol file {path}; `openauc list protocols` shows those with a name.")
+    try:
+        described = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}).") from None
+    if not isinstance(described, dict):
+        raise ValueError(f"{path} holds a {type(described).__name__}; expected a JSON object with 'splits'.")
     try:
         return _protocol(described, path)
     except (ValueError, TypeError) as error:
@@ -65,51 +69,35 @@ def is_protocol_file(protocol: str) -> bool:
     return protocol.endswith(".json")
 
 
-def _json_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no protocol file {path}; `openauc list protocols` shows those with a name.")
-    try:
-        described = parse_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}).") from None
-    if not isinstance(described, dict):
-        raise ValueError(f"{path} holds a {type(described).__name__}; expected a JSON object with 'splits'.")
-    return described
-
-
 def _protocol(described: Mapping[str, Any], path: Path) -> Protocol:
     given = [key for key in ("folder", "source") if key in described]
     if len(given) != 1:
         raise ValueError(f"it names {' and '.join(given) or 'no images'}; expected either 'folder' or 'source'.")
-    fields = {**(_FOLDER_FIELDS if given == ["folder"] else _SOURCE_FIELDS), **_FIELDS}
+    fields = (_FOLDER_FIELDS if given == ["folder"] else _SOURCE_FIELDS) | _COMMON_FIELDS
     for key, value in described.items():
-        kind, expected = fields[check_choice("field", key, fields)]
-        if type(value) is not kind:
+        field_type, expected = fields[check_choice("field", key, fields)]
+        if type(value) is not field_type:
             raise TypeError(f"{key} is {value!r}; expected {expected}.")
     if missing := [key for key in ("splits", "image_size") if key not in described]:
         raise ValueError(f"it lacks {' and '.join(map(repr, missing))}.")
-    own: dict[str, Any] = {}
-    if given == ["folder"]:
-        options = {key: described[key] for key in ("test_share", "seed") if key in described}
-        folder = FolderSource(path=path.parent / described["folder"], **options)
-        own["known_source"] = own["unknown_source"] = folder
-        ids_of: IdsOf = folder.class_ids
+    options = {key: described[key] for key in ("image_size", "width") if key in described}
+    if "folder" in described:
+        own = {key: described[key] for key in ("test_share", "seed") if key in described}
+        folder = FolderSource(path=path.parent / described["folder"], **own)
+        options |= {"known_source": folder, "unknown_source": folder}
+        ids_of: Callable[[list[Any], str], tuple[int, ...]] = folder.class_ids
     else:
-        own["known_source"] = check_choice("source", described["source"], SOURCES)
-        other = described.get("unknown_source", described["source"])
-        own["unknown_source"] = check_choice("unknown_source", other, SOURCES)
+        for role in ("source", "unknown_source"):
+            check_choice(role, described.get(role, described["source"]), SOURCES)
+        options["known_source"] = described["source"]
+        options["unknown_source"] = described.get("unknown_source", described["source"])
         ids_of = _checked_ids
     if "recipe" in described:
         published = published_recipes(described["image_size"])
-        recipes = {"own": published["plain"].changed(**described["recipe"]), **published}
-        own |= {"recipes": recipes, "default_recipe": "own", "because": f"{path.name} has one"}
-    return Protocol(
-        splits=tuple(_split(index, entry, ids_of) for index, entry in enumerate(described["splits"])),
-        image_size=described["image_size"],
-        reference=described.get("reference", str(path)),
-        width=described.get("width"),
-        **own,
-    )
+        options["recipes"] = {"own": published["plain"].changed(**described["recipe"]), **published}
+        options |= {"default_recipe": "own", "because": f"{path.name} has one"}
+    splits = tuple(_split(f"split {index}", entry, ids_of) for index, entry in enumerate(described["splits"]))
+    return Protocol(splits=splits, reference=described.get("reference", str(path)), **options)
 
 
 def _checked_ids(classes: list[Any], role: str) -> tuple[int, ...]:
@@ -119,8 +107,7 @@ def _checked_ids(classes: list[Any], role: str) -> tuple[int, ...]:
     return tuple(classes)
 
 
-def _split(index: int, entry: Any, ids_of: IdsOf) -> Split:
-    where = f"split {index}"
+def _split(where: str, entry: Any, ids_of: Callable[[list[Any], str], tuple[int, ...]]) -> Split:
     if not isinstance(entry, Mapping) or not {"known"} <= set(entry) <= {"known", "unknown"}:
         raise ValueError(f"{where} is {entry!r}; expected {{'known': [...], 'unknown': [...]}}.")
 

@@ -1,4 +1,4 @@
-"""The protocols by name. A new one is one more entry."""
+"""The protocols by name. A new protocol is one more entry."""
 
 from __future__ import annotations
 
@@ -17,32 +17,27 @@ from openauc.protocols.sources import Source
 from openauc.recipe import Recipe, published_recipes
 
 
-def _entries(file: str) -> list[dict[str, Any]]:
-    text = resources.files("openauc.protocols").joinpath(f"data/{file}.json").read_text(encoding="utf-8")
-    entries: list[dict[str, Any]] = json.loads(text)["splits"]
-    return entries
+def _entries(file: str) -> Any:
+    """The splits of `data/<file>.json` as they stand there."""
+    return json.loads((resources.files("openauc.protocols") / f"data/{file}.json").read_bytes())["splits"]
 
 
 def _splits(file: str) -> tuple[Split, ...]:
-    """Splits of `data/<file>.json`."""
     return tuple(Split.of(entry["known"], entry["unknown"]) for entry in _entries(file))
 
 
-def _recipes(
-    image_size: int, *, plain: Mapping[str, Any] | None = None, plus: Mapping[str, Any] | None = None
-) -> dict[str, Recipe]:
-    """The published recipes with a data set's own rows."""
-    found = published_recipes(image_size)
-    return {"plain": found["plain"].changed(**plain or {}), "plus": found["plus"].changed(**plus or {})}
+def _recipes(image_size: int, **changes: Mapping[str, Any]) -> dict[str, Recipe]:
+    """The published recipes, ``plain`` and ``plus``, with a data set's changes to each."""
+    return {name: recipe.changed(**changes.get(name, {})) for name, recipe in published_recipes(image_size).items()}
 
 
 def _digits_recipes() -> dict[str, Recipe]:
-    """Those of MNIST, shortened, at 16 pixels, which costs a quarter of 32 and still leaves a 2 x 2 map at the end.
+    """Shortened recipes of MNIST at 16 pixels, which cost a quarter of 32 and still leave a 2 x 2 map at the end.
 
-    ``small`` was chosen on held-out known classes, among sixteen settings, in two steps: length and width with GCPL,
-    Softmax and OpenAUC, then, because Acc+AUC stayed at 88.5 on the test part of split 3, rate, decay and optimiser
-    with the six trainings that differ (means of five splits, decay 0.005 against 0.0001: GCPL 96.1 and 94.2, Acc+AUC
-    92.6 and 92.0, OpenAUC 92.9 and 91.5).
+    ``small`` was chosen among sixteen settings on held-out known classes: first length and width, with GCPL, Softmax
+    and OpenAUC; then rate, decay and optimiser, with the six trainings that differ, because Acc+AUC stayed at 88.5 on
+    the test part of split 3. Means of five splits, decay 0.005 against 0.0001: GCPL 96.1 and 94.2, Acc+AUC 92.6 and
+    92.0, OpenAUC 92.9 and 91.5.
     """
     rows = {"epochs": 60, "batch_size": 64, "warmup_epochs": 1, "rand_augment_m": 8, "rand_augment_ops": "digits"}
     found = _recipes(16, plain={"epochs": 30, "augmentation": "none"}, plus=rows)
@@ -50,15 +45,15 @@ def _digits_recipes() -> dict[str, Recipe]:
     return {"small": small, **found}
 
 
-def _paper(file: str, source: str, *, unknown: str | None = None, size: int = 32, **more: Any) -> Protocol:
-    """One of the papers' six data sets."""
+def _paper(file: str, source: str, *, unknown: str | None = None, size: int = 32, **changes: Any) -> Protocol:
+    """One of the papers' six data sets, with its changes to the published recipes."""
     return Protocol(
         known_source=source,
         unknown_source=unknown or source,
         splits=_splits(file),
         sizes=tuple(Sizes(**entry["sizes"]) for entry in _entries(file)),
         image_size=size,
-        recipes=_recipes(size, **more),
+        recipes=_recipes(size, **changes),
         reference="five class splits of ARPL (Chen et al., 2021), used by Vaze et al. (2022) and Wang et al. (2022)",
     )
 
@@ -76,9 +71,9 @@ def _fine_grained(source: str, images_per_class: int, **plus: Any) -> Protocol:
 
 
 def _on_features(source: Source, splits: Sequence[Split], reference: str, unknown: Source | None = None) -> Protocol:
-    """Embeddings, with a small network on top of them where a method asks for one.
+    """A protocol of embeddings, and a small network on them for the methods that train one.
 
-    Its rate was chosen among 0.001, 0.003 and 0.01 on held-out classes of two splits of the digits.
+    Its learning rate was chosen among 0.001, 0.003 and 0.01 on held-out classes of two splits of the digits.
     """
     width = source.image_size or 0
     head = Recipe(
@@ -105,7 +100,7 @@ def _on_features(source: Source, splits: Sequence[Split], reference: str, unknow
 
 
 def _intents(source: EmbeddingSource, n_classes: int, percent: int) -> Protocol:
-    """A share of the intents is known, drawn anew in each of ten splits, as in TEXTOIR (Zhang et al., 2021)."""
+    """Ten splits; each draws the known share of the intents at random, as in TEXTOIR (Zhang et al., 2021)."""
     outside = () if source.outside is None else (n_classes,)
     count = round(n_classes * percent / 100)
     drawn = [tuple(np.random.default_rng(split).permutation(n_classes).tolist()) for split in range(10)]

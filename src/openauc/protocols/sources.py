@@ -1,7 +1,7 @@
-"""Where images come from: Parquet in the Hub's schema, folders of image files, the embedded digits.
+"""Sources of images: Parquet files in the Hub's schema, folders of image files, the embedded digits.
 
-A source answers one question, `read(part, classes=...)`: the images and labels of some classes in the
-training or in the test part. Only the wanted rows are decoded, so 20 of 200 classes cost a tenth.
+`Source.read(part, classes=...)` returns the images and labels of some classes in the training or in the test part.
+Only the wanted rows are decoded, so 20 of 200 classes cost a tenth.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from numpy.typing import NDArray
 
 from openauc._validation import check_choice, check_fraction
 
-Part = Literal["train", "test"]
+SourcePart = Literal["train", "test"]
+"""The two parts of a source; `OpenSetData` takes its validation part from the training part."""
 
 # Below this side, switching between threads costs more than decoding.
 _THREADED_SIDE = 128
 _IMAGE_COLUMNS = ("image", "img")
-_LABEL_COLUMNS = ("label", "fine_label")
+LABEL_COLUMNS = ("label", "fine_label")
+"""Names of the column of labels, the most likely first."""
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"})
 _HEIF_SUFFIXES = frozenset({".heic", ".heif"})
 IMAGE_SUFFIXES = _IMAGE_SUFFIXES | _HEIF_SUFFIXES | {".avif", ".tif", ".tiff"}
-"""Of image files, whether they can be read here or not."""
+"""Suffixes of image files, whether they can be read here or not."""
 _TEST_FOLDERS = ("test", "validation", "valid", "val")
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
 
@@ -69,7 +71,7 @@ class LazyImages:
     """Images that stay compressed and are decoded when indexed, for sets too large to hold in memory.
 
     Each image is resized to a side of S = `image_size` (bilinear, aspect ratio not kept). Indexing follows numpy: an
-    integer gives (S, S, 3), a slice, an index array or a mask (n, S, S, 3), always decoded uint8.
+    integer gives uint8 pixels (S, S, 3); a slice, an index array or a mask gives (n, S, S, 3).
 
     >>> from PIL import Image
     >>> file = io.BytesIO()
@@ -105,23 +107,20 @@ class LazyImages:
                 pixels[slot] = image
         return pixels.reshape(*rows.shape, *self.shape[1:])
 
-    def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> LazyImages:
-        """Return the images at `index`, still compressed."""
-        rows: list[int] = np.arange(len(self))[index].tolist()
-        return LazyImages([self.encoded[row] for row in rows], self.image_size)
-
 
 Images = NDArray[Any] | LazyImages
 """uint8, shape (N, H, W, 3): an array, or images that stay compressed until they are indexed. Or features, (N, d)."""
 
 
 def take(images: Images, index: NDArray[np.integer] | NDArray[np.bool_]) -> Images:
-    """Return the images at `index`; compressed ones stay compressed."""
-    return images.take(index) if isinstance(images, LazyImages) else images[index]
+    """Return the images at `index`; compressed images stay compressed."""
+    if not isinstance(images, LazyImages):
+        return images[index]
+    return LazyImages([images.encoded[row] for row in np.arange(len(images))[index]], images.image_size)
 
 
 def concatenate(first: Images, second: Images) -> Images:
-    """Return `first` followed by `second`, of one size; compressed only if both are."""
+    """Return `first` followed by `second`, which have one size; the result is compressed only if both are."""
     if isinstance(first, LazyImages) and isinstance(second, LazyImages):
         return LazyImages(first.encoded + second.encoded, first.image_size)
     return np.concatenate([first[:], second[:]])
@@ -133,18 +132,22 @@ class Examples(NamedTuple):
     images: Images
     labels: NDArray[np.int64]
 
+    def at(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Examples:
+        """Return the examples at `index`; compressed images stay compressed."""
+        return Examples(take(self.images, index), self.labels[index])
+
 
 class Source(Protocol):
-    """What a protocol asks of the place its images come from."""
+    """A data set that a protocol takes its images from: names of classes, and images of each."""
 
     @property
     def image_size(self) -> int | None:
-        """Side of every image, None where images differ in size and are therefore decoded lazily."""
+        """Side of every image, or None where images differ in size and are therefore decoded lazily."""
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:
         """Return the name of each class id."""
 
-    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+    def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes`, each image of side `image_size`."""
 
 
@@ -152,8 +155,8 @@ class Source(Protocol):
 class ParquetSource:
     """A data set of the Hugging Face Hub: `<split>-*-of-*.parquet` with an image and a label column.
 
-    Files are looked for below `<root>/<name>`, `root` being the argument or the environment variable
-    `OPENAUC_DATA`; what is not there is downloaded into the Hub's own cache.
+    Files are searched below `<root>/<name>`, where `root` is the argument or the environment variable
+    `OPENAUC_DATA`; missing files are downloaded into the Hub's own cache.
 
     Parameters
     ----------
@@ -164,7 +167,7 @@ class ParquetSource:
     config
         Folder of the Hub's repository, for repositories with more than one configuration.
     train, test
-        Names of either part; the first one found is used.
+        Names of the training part and of the test part in file names; the first name found is used.
     """
 
     name: str
@@ -175,7 +178,7 @@ class ParquetSource:
     test: tuple[str, ...] = ("test",)
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:
-        """Return the label names in the schema of either part, rather of a local file; empty where it has none."""
+        """Return the label names in the schema of a local or else a downloaded file; empty where it has none."""
         folder = self._mirror(root)
         local = folder and (self._find(folder, "train") or self._find(folder, "test"))
         file = (local or self._files("train", root))[0]
@@ -186,14 +189,14 @@ class ParquetSource:
         feature = described.get("info", {}).get("features", {}).get(label_column, {})
         return tuple(feature.get("names", ()))
 
-    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+    def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes` in file order; in memory if all images have one size."""
         rows = [row for file in self._files(part, root) for row in _parquet_rows(file, classes)]
         images = LazyImages([image for image, _ in rows], image_size)
         labels = np.array([label for _, label in rows], dtype=np.int64)
         return Examples(images if self.image_size is None else images[:], labels)
 
-    def _files(self, part: Part, root: Path | None) -> list[Path]:
+    def _files(self, part: SourcePart, root: Path | None) -> list[Path]:
         folder = self._mirror(root)
         files = self._find(folder, part) if folder else []
         return files or self._download(part, folder)
@@ -209,11 +212,8 @@ class ParquetSource:
             )
         return Path(given) / self.name
 
-    def _split_names(self, part: Part) -> tuple[str, ...]:
-        return self.train if part == "train" else self.test
-
-    def _find(self, folder: Path, part: Part) -> list[Path]:
-        for split in self._split_names(part):
+    def _find(self, folder: Path, part: SourcePart) -> list[Path]:
+        for split in getattr(self, part):
             found = sorted(folder.rglob(f"{split}-*-of-*.parquet"))
             if self.config:
                 found = [file for file in found if file.parent in (folder, folder / self.config)]
@@ -222,11 +222,11 @@ class ParquetSource:
                 return found
         return []
 
-    def _download(self, part: Part, folder: Path | None) -> list[Path]:
+    def _download(self, part: SourcePart, folder: Path | None) -> list[Path]:
         if self.hub is None:
             raise FileNotFoundError(self._how_to_get(part, folder, "there is no canonical copy on the Hub"))
         hub = _optional_import("huggingface_hub")
-        patterns = [f"{self.config or '*'}/{split}-*-of-*.parquet" for split in self._split_names(part)]
+        patterns = [f"{self.config or '*'}/{split}-*-of-*.parquet" for split in getattr(self, part)]
         try:
             snapshot = hub.snapshot_download(self.hub, repo_type="dataset", allow_patterns=patterns)
         except Exception as error:  # the Hub's errors and those of its HTTP client have no base in common
@@ -238,10 +238,11 @@ class ParquetSource:
             raise FileNotFoundError(self._how_to_get(part, folder, f"the Hub's {self.hub} has none"))
         return files
 
-    def _how_to_get(self, part: Part, folder: Path | None, reason: str) -> str:
-        wanted = " or ".join(f"{split}-*-of-*.parquet" for split in self._split_names(part))
-        nowhere = "no data root was given (`root`, --data-root or OPENAUC_DATA)"
-        looked = f"no {wanted} in {folder}" if folder else nowhere
+    def _how_to_get(self, part: SourcePart, folder: Path | None, reason: str) -> str:
+        wanted = " or ".join(f"{split}-*-of-*.parquet" for split in getattr(self, part))
+        looked = (
+            f"no {wanted} in {folder}" if folder else "no data root was given (`root`, --data-root or OPENAUC_DATA)"
+        )
         home = folder or f"<root>/{self.name}"
         remedy = (
             f"Put such files, with the columns 'image' (struct of bytes and path) and 'label', into {home}, or use "
@@ -264,7 +265,7 @@ def _check_shards(files: list[Path]) -> None:
 
 @contextmanager
 def _open_parquet(file: Path) -> Iterator[Any]:
-    """An open `ParquetFile`; errors of reading, now or later, name the file."""
+    """An open `ParquetFile`; errors inside the context name the file."""
     parquet = _optional_import("pyarrow.parquet")
     try:
         with parquet.ParquetFile(file) as opened:
@@ -278,11 +279,11 @@ def _open_parquet(file: Path) -> Iterator[Any]:
 def _columns(schema: Any, file: Path) -> tuple[str, str]:
     """Names of the image and the label column of an Arrow schema."""
     image = next((name for name in _IMAGE_COLUMNS if name in schema.names), None)
-    label = next((name for name in _LABEL_COLUMNS if name in schema.names), None)
+    label = next((name for name in LABEL_COLUMNS if name in schema.names), None)
     if image is None or label is None:
         raise ValueError(
             f"{file} has the columns {schema.names}; expected one of {_IMAGE_COLUMNS} for images and one of "
-            f"{_LABEL_COLUMNS} for labels, as on the Hub."
+            f"{LABEL_COLUMNS} for labels, as on the Hub."
         )
     types = _optional_import("pyarrow").types
     image_type, label_type = schema.field(image).type, schema.field(label).type
@@ -295,7 +296,7 @@ def _columns(schema: Any, file: Path) -> tuple[str, str]:
 
 
 def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedImage, int]]:
-    """Each row of `classes`, in file order; batches keep images of other classes out of memory."""
+    """Yield each row of `classes` in file order; images of other classes leave memory with their batch."""
     start = 0
     with _open_parquet(file) as parquet:
         image_column, label_column = _columns(parquet.schema_arrow, file)
@@ -331,10 +332,7 @@ class FolderSource:
     path: Path
     test_share: float = 0.2
     seed: int = 0
-
-    @property
-    def image_size(self) -> None:
-        """None: files may differ in size."""
+    image_size = None
 
     def __post_init__(self) -> None:
         check_fraction("test_share", self.test_share, one=False)
@@ -342,16 +340,16 @@ class FolderSource:
             raise FileNotFoundError(f"{self.path} is not a folder; expected one with a subfolder of images per class.")
 
     def class_names(self, *, root: Path | None = None) -> tuple[str, ...]:
-        """Return the sorted names of the class folders, those of either part; `root` is not used."""
+        """Return the sorted names of the class folders of both parts; `root` is not used."""
         folders = [child for home in self._homes() for child in home.iterdir() if child.is_dir()]
         return tuple(sorted({folder.name for folder in folders if not folder.name.startswith(".")}))
 
     def class_ids(self, names: Sequence[str], role: str = "class") -> tuple[int, ...]:
-        """Return the ids of classes; an error calls a missing one by its `role`."""
+        """Return the ids of classes; `role` is what an error calls a class that has no folder."""
         ids = {name: label for label, name in enumerate(self.class_names())}
         return tuple(ids[check_choice(role, name, ids)] for name in names)
 
-    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+    def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes`, by class id and then file name, decoded lazily."""
         names = enumerate(self.class_names())
         files = {label: self._class_files(part, name) for label, name in names if label in classes}
@@ -372,7 +370,7 @@ class FolderSource:
             )
         return (train, test)
 
-    def _class_files(self, part: Part, name: str) -> list[Path]:
+    def _class_files(self, part: SourcePart, name: str) -> list[Path]:
         homes = self._homes()
         home = homes[-1] if part == "test" else homes[0]
         files = sorted(file for file in (home / name).glob("*") if file.suffix.lower() in readable_suffixes())
@@ -389,7 +387,7 @@ class FolderSource:
 
 @cache
 def readable_suffixes() -> frozenset[str]:
-    """Suffixes of the image files that can be read here; those of phones, ``.heic``, with pillow-heif only."""
+    """Suffixes of the image files that can be read here; ``.heic``, from phones, only with pillow-heif."""
     try:
         importlib.import_module("pillow_heif").register_heif_opener()
     except ImportError:
@@ -398,7 +396,7 @@ def readable_suffixes() -> frozenset[str]:
 
 
 def image_files(path: Path) -> list[EncodedImage]:
-    """The images of a folder and all below it, by name, or the one file; those that cannot be read here are named."""
+    """The images of a folder and its subfolders, by name, or the one file; a warning names unreadable formats."""
     if path.is_file():
         return [EncodedImage(path)]
     if not path.is_dir():
@@ -424,7 +422,7 @@ class DigitsSource:
     """The 1,797 UCI digits of 8 x 8 pixels inside this package; needs neither Pillow nor pyarrow.
 
     The test part is every third image of each class in file order (the third, sixth, ...), 596 images; the
-    others, 1,201, are the training part. Nothing is drawn, so the partition is the same for every seed.
+    other 1,201 are the training part, whatever the seed.
     """
 
     image_size = 8
@@ -433,7 +431,7 @@ class DigitsSource:
         """Return "0" to "9"; `root` is not used."""
         return tuple(map(str, range(10)))
 
-    def read(self, part: Part, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
+    def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
         """Return the examples of `classes` in file order."""
         if image_size != self.image_size:
             raise ValueError(f"the embedded digits are 8 x 8, not {image_size} x {image_size}; use mnist instead.")
@@ -474,7 +472,7 @@ SOURCES: dict[str, Source] = {
     # The public code trains on FGVC-Aircraft's "trainval".
     "aircraft": ParquetSource(name="aircraft", hub=None, image_size=None, train=("trainval", "train")),
 }
-"""Where images come from, by name."""
+"""Sources by name."""
 
 
 def get_source(source: str | Source) -> Source:

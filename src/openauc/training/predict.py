@@ -22,7 +22,7 @@ from openauc.features.scores.registry import make_score
 from openauc.methods.base import Method
 from openauc.models.base import Backbone, BranchedBatchNorm2d
 from openauc.predictions import Predictions, read_columns
-from openauc.protocols.base import OpenSetData
+from openauc.protocols.base import OpenSetData, Part
 from openauc.protocols.sources import Images
 from openauc.recipe import Recipe
 from openauc.training.augment import transform
@@ -30,7 +30,6 @@ from openauc.training.pixels import Pixels, laid_out, lay_out
 from openauc.training.process import process_state
 
 InferencePrecision = Literal["fp32", "bf16"]
-Part = Literal["train", "validation", "test"]
 OpenScore = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 """Open-set scores (n,) of features (n, D) and logits (n, C), higher = more unknown."""
 

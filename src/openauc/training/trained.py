@@ -20,10 +20,11 @@ from openauc.methods.base import Method
 from openauc.metrics.operating import decide
 from openauc.models import load_weights
 from openauc.protocols import OpenSetData
+from openauc.protocols.base import Part
 from openauc.protocols.sources import LazyImages, image_files
 from openauc.training.checkpoint import read_about
 from openauc.training.loop import train
-from openauc.training.predict import Embedded, InferencePrecision, OpenScore, Part, embed, embed_images, fitted_score
+from openauc.training.predict import Embedded, InferencePrecision, OpenScore, embed, embed_images, fitted_score
 from openauc.training.process import process_state
 from openauc.training.spec import TrialSpec
 
