@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -19,7 +20,7 @@ Operations = Literal["all", "digits"]
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything about training that belongs neither to the method nor to the data.
+    """How to train: everything that belongs neither to the method nor to the data.
 
     The defaults are the ``plain`` recipe for colour images of 32 pixels.
 
@@ -84,9 +85,15 @@ class Recipe:
     image_size: int = 32
 
     def __post_init__(self) -> None:
-        # Numbers are stored in one type each (1 and 1.0 give the same recipe and the same JSON).
-        for name, (kind, allowed) in _NUMBERS.items():
-            object.__setattr__(self, name, _number(name, getattr(self, name), kind, allowed))
+        for name, (low, high, wanted) in _NUMBERS.items():
+            value = getattr(self, name)
+            number: type = int if wanted.startswith("a whole number") else float
+            if isinstance(value, bool) or not isinstance(value, Integral if number is int else Real):
+                raise TypeError(f"{name} is {value!r}; pass {wanted}.")
+            if not low <= number(value) <= high:
+                raise ValueError(f"{name} is {value!r}; pass {wanted}.")
+            # One type for each field: 1 and 1.0 give the same recipe and the same JSON.
+            object.__setattr__(self, name, number(value))
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         if not isinstance(self.normalize, bool):
@@ -99,14 +106,13 @@ class Recipe:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready mapping with every field; ``Recipe.from_dict`` reads it back to an equal recipe."""
+        """JSON-ready mapping of every field; :meth:`from_dict` makes an equal recipe of it."""
         return {**asdict(self), "milestones": list(self.milestones)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
-        """Recipe from the mapping :meth:`to_dict` writes; a missing or unknown field raises ValueError."""
-        missing = [name for name in FIELDS if name not in values]
-        if missing:
+        """Recipe from the mapping that :meth:`to_dict` returns; a missing or unknown field raises ValueError."""
+        if missing := [name for name in FIELDS if name not in values]:
             raise ValueError(f"the recipe lacks {_listed(missing)}; pass every field to_dict writes.")
         return Recipe().changed(**values)
 
@@ -116,27 +122,23 @@ class Recipe:
         >>> Recipe().changed(learning_rate=0.01).learning_rate
         0.01
         """
-        unknown = [name for name in fields if name not in FIELDS]
-        if unknown:
+        if unknown := [name for name in fields if name not in FIELDS]:
             raise ValueError(f"a recipe has no field {_listed(unknown)}; the fields are {_listed(FIELDS)}.")
         return replace(self, **fields)
 
     def scaled(self, epochs: int) -> Recipe:
         """The recipe for a run of another length.
 
-        Milestones and cycles scale with it, and so does the warm-up (rounded down). There are fewer restarts where a
-        cycle would be shorter than ten epochs or the run would end on a restart.
+        Milestones, cycles and warm-up (rounded down) scale with the epochs. Restarts are left out until each cycle has
+        at least ten epochs and the run does not end on a restart.
 
         >>> short = Recipe(epochs=600, schedule="cosine_restarts", restarts=2, warmup_epochs=10).scaled(60)
         >>> short.restarts, short.warmup_epochs
         (2, 1)
         """
         scaled = replace(self, epochs=epochs)
-        return replace(
-            scaled,
-            restarts=_fitting_restarts(scaled),
-            warmup_epochs=self.warmup_epochs * scaled.epochs // self.epochs,
-        )
+        warmup_epochs = self.warmup_epochs * scaled.epochs // self.epochs
+        return replace(scaled, restarts=_fitting_restarts(scaled), warmup_epochs=warmup_epochs)
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
@@ -148,42 +150,29 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "rand_augment_ops": get_args(Operations),
 }
 
-_COUNT, _AMOUNT = (1, math.inf, "a whole number of at least 1"), (0, math.inf, "a whole number of at least 0")
-_SHARE = (0, math.nextafter(1, 0), "a number from 0 to below 1")
-_NUMBERS: dict[str, tuple[type, tuple[float, float, str]]] = {
-    **dict.fromkeys(("epochs", "batch_size", "image_size"), (int, _COUNT)),
-    **dict.fromkeys(("restarts", "warmup_epochs", "rand_augment_n"), (int, _AMOUNT)),
-    "rand_augment_m": (int, (0, 30, "a whole number from 0 to 30")),
-    "learning_rate": (float, (math.ulp(0), sys.float_info.max, "a positive number")),
-    "weight_decay": (float, (0, sys.float_info.max, "a number of at least 0")),
-    **dict.fromkeys(("momentum", "label_smoothing"), (float, _SHARE)),
+_NUMBERS: dict[str, tuple[float, float, str]] = {
+    **dict.fromkeys(("epochs", "batch_size", "image_size"), (1, math.inf, "a whole number of at least 1")),
+    **dict.fromkeys(("restarts", "warmup_epochs", "rand_augment_n"), (0, math.inf, "a whole number of at least 0")),
+    "rand_augment_m": (0, 30, "a whole number from 0 to 30"),
+    "learning_rate": (math.ulp(0), sys.float_info.max, "a positive number"),
+    "weight_decay": (0, sys.float_info.max, "a number of at least 0"),
+    **dict.fromkeys(("momentum", "label_smoothing"), (0, math.nextafter(1, 0), "a number from 0 to below 1")),
 }
-"""Type, smallest and largest value of each number, and these in words."""
-
-
-def _number(name: str, value: object, kind: type, allowed: tuple[float, float, str]) -> float:
-    low, high, wanted = allowed
-    if isinstance(value, bool) or not isinstance(value, Integral if kind is int else Real):
-        raise TypeError(f"{name} is {value!r}; pass {wanted}.")
-    number: float = kind(value)
-    if not low <= number <= high:
-        raise ValueError(f"{name} is {value!r}; pass {wanted}.")
-    return number
+"""Smallest and largest value of each number, and what an error asks for."""
 
 
 def _fractions(milestones: object) -> tuple[float, ...]:
     wanted = "increasing fractions of the epochs in (0, 1], such as (0.3, 0.6, 0.9)"
     if not isinstance(milestones, tuple | list) or not all(isinstance(m, Real) for m in milestones):
         raise TypeError(f"milestones is {milestones!r}; pass {wanted}.")
-    fractions = tuple(float(fraction) for fraction in milestones)
-    increasing = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
-    if not increasing or not all(fraction <= 1 for fraction in fractions):
+    fractions = tuple(map(float, milestones))
+    if not all(low < high <= 1 for low, high in pairwise((0.0, *fractions))):
         raise ValueError(f"milestones is {milestones!r}; pass {wanted}.")
     return fractions
 
 
 LARGE_IMAGES = 64
-"""Images with a longer side are fine-tuned on, with a pretrained network, rather than learned from scratch."""
+"""Longest side of images to train a new network on; on larger ones a pretrained network is fine-tuned."""
 
 _PLAIN = Recipe()
 _PLUS = Recipe(
@@ -201,9 +190,9 @@ _PLUS = Recipe(
 
 
 def published_recipes(image_size: int) -> dict[str, Recipe]:
-    """The two recipes of the papers, for images of that side.
+    """The two recipes of the papers, for images of this side.
 
-    ``plain`` is that of the prototype methods' public code (Softmax, GCPL, RPL, ARPL, ARPL+CS); ``plus`` the one of
+    ``plain`` is the recipe of the prototype methods' public code (Softmax, GCPL, RPL, ARPL, ARPL+CS); ``plus`` that of
     "Cross-Entropy+" (Vaze et al., 2022), with its rows for cross-entropy. Beyond `LARGE_IMAGES` they fine-tune a
     pretrained ResNet-50. No plain recipe is published for that: rate, batch and normalisation then come from ``plus``.
 
@@ -219,10 +208,8 @@ def published_recipes(image_size: int) -> dict[str, Recipe]:
 
 def _fitting_restarts(recipe: Recipe) -> int:
     for restarts in range(recipe.restarts, 0, -1):
-        cycle = recipe.epochs // (restarts + 1)
-        # The last epoch is at epochs - 2 of the cosine (it lags by one); past the cycles it would restart.
-        ends_in_last_cycle = recipe.epochs - 2 < (restarts + 1) * cycle
-        if cycle >= 10 and ends_in_last_cycle:
+        cycle, left = divmod(recipe.epochs, restarts + 1)
+        if cycle >= 10 and left < 2:  # the cosine lags by one epoch, so that one more still ends the last cycle
             return restarts
     return 0
 

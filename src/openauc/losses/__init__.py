@@ -1,6 +1,6 @@
-"""Losses usable alone in anybody's loop: tensors in, scalar tensor out.
+"""Losses for any training loop: tensors in, scalar tensor out.
 
-They keep dtype and device, draw no randomness of their own, and give a zero that still carries gradient when
+They keep dtype and device, draw no random numbers of their own, and return a zero that carries gradient when
 nothing was selected.
 """
 

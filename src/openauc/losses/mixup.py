@@ -20,7 +20,7 @@ def manifold_mixup(
     weight: Literal["batch", "sample"] = "batch",
     pairing: Literal["full", "half"] = "full",
 ) -> tuple[Tensor, Tensor]:
-    r"""Convex combinations of features of different known classes, to be regarded as unknown.
+    r"""Convex combinations of features of different known classes, which stand for unknown samples.
 
     .. math:: u_i = w \, f_i + (1 - w) \, f_{\pi(i)}, \quad y_i \ne y_{\pi(i)}, \quad w \sim B(\alpha, \alpha)
 
@@ -30,8 +30,8 @@ def manifold_mixup(
     Parameters
     ----------
     features, target
-        (B, D) or (B, C, H, W) features at the cut point, and (B,) class numbers. Which slots to keep is decided where
-        the class numbers are: on the CPU nothing waits for the device.
+        (B, D) or (B, C, H, W) features at the cut point, and (B,) class numbers. The slots to keep are found on the
+        device of the class numbers: with these on the CPU, nothing waits for a GPU.
     alpha, rng
         Both parameters of the Beta distribution; source of the permutation and then of the weights.
     weight
@@ -54,7 +54,6 @@ def manifold_mixup(
     ([0, 2], torch.Size([2, 1]))
     """
     check_choice("weight", weight, ("batch", "sample"))
-    check_choice("pairing", pairing, ("full", "half"))
     if not alpha > 0:
         raise ValueError(f"alpha is {alpha}; the Beta distribution needs a positive number, 2 in the paper.")
     if target.shape != features.shape[:1]:
@@ -62,7 +61,7 @@ def manifold_mixup(
             f"target has shape {tuple(target.shape)} but features have {features.shape[0]} rows; "
             "pass one class number per row."
         )
-    if pairing == "half":
+    if check_choice("pairing", pairing, ("full", "half")) == "half":
         half = features.shape[0] // 2
         features, target = features[half : 2 * half], target[half : 2 * half]
     slots = features.shape[0]

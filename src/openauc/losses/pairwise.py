@@ -1,4 +1,4 @@
-"""Ranking unknown above known samples: losses of the gap t = r(unknown) - r(known), surrogates of AUC and OpenAUC."""
+"""Losses that rank unknown above known samples by the gap t = r(unknown) - r(known): surrogates of AUC and OpenAUC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from openauc._validation import check_choice
 
 Surrogate = Callable[[Tensor], Tensor]
-"""What a gap costs: a function of r(unknown) - r(known), elementwise."""
+"""An elementwise function of the gap r(unknown) - r(known)."""
 
 
 def square(t: Tensor, margin: float = 1.0) -> Tensor:
@@ -22,7 +22,7 @@ def square(t: Tensor, margin: float = 1.0) -> Tensor:
 
     .. math:: \ell(t) = (m - t)^2
 
-    Not monotone: a gap beyond the margin is pulled back to it. For scores in [0, 1] and margin 1 that
+    It is not monotone: it pulls a gap beyond the margin back to the margin. For scores in [0, 1] and margin 1 that
     never happens, as t stays within [-1, 1].
 
     >>> square(torch.tensor([0.0, 1.0, 3.0])).tolist()
@@ -53,18 +53,14 @@ def logistic(t: Tensor, margin: float = 0.0) -> Tensor:
     return F.softplus(margin - t)
 
 
-SURROGATES: dict[str, Callable[..., Tensor]] = {
-    "square": square,
-    "squared_hinge": squared_hinge,
-    "logistic": logistic,
-}
+SURROGATES: dict[str, Callable[..., Tensor]] = {f.__name__: f for f in (square, squared_hinge, logistic)}
 """Surrogates by name."""
 
 
 def make_surrogate(surrogate: str | Callable[..., Tensor], margin: float | None = None) -> Surrogate:
-    """Surrogate of that name in ``SURROGATES``, or the function itself, at another margin when one is given.
+    """Surrogate of that name in ``SURROGATES``, or the function itself, with another margin if one is given.
 
-    A function must take the margin as its keyword ``margin``. ``None`` keeps its default: 1 for the squares, 0 for the
+    A function must take the margin as its keyword ``margin``. ``None`` keeps the default: 1 for the squares, 0 for the
     logistic loss.
 
     >>> make_surrogate("square", margin=2.0)(torch.tensor(0.0)).item()
@@ -94,7 +90,7 @@ class PairwiseAUCLoss(nn.Module):
     gather
         Compare with the samples of every process as well. Each process then has the loss of all samples, and gradients
         averaged over the processes, as by DistributedDataParallel, are those of one process with all samples. Every
-        process has to call the loss, also without a sample. Without a process group this does nothing.
+        process has to call the loss, even without a sample. Without a process group this option does nothing.
 
     Examples
     --------
@@ -117,7 +113,7 @@ class PairwiseAUCLoss(nn.Module):
         self.gather = gather
 
     def forward(self, open_known: Tensor, open_unknown: Tensor, *, weight: Tensor | None = None) -> Tensor:
-        """Loss of one batch, a scalar; without a pair, or a hit to divide by, a zero that still carries gradient.
+        """Loss of one batch, a scalar; without a pair, or without a hit to divide by, a zero that carries gradient.
 
         Parameters
         ----------
@@ -131,7 +127,7 @@ class PairwiseAUCLoss(nn.Module):
             open_known, open_unknown, weight = _gather_pairs(open_known, open_unknown, weight)
         if open_known.numel() == 0 or open_unknown.numel() == 0:
             return 0 * (open_known.sum() + open_unknown.sum())
-        losses = self._loss_per_known(open_known, open_unknown)  # (K,)
+        losses = self._loss_per_known(open_known, open_unknown)
         if weight is None:
             return losses.mean()
         weight = weight.to(losses.dtype)
@@ -141,15 +137,14 @@ class PairwiseAUCLoss(nn.Module):
         return (weight * losses).sum() / torch.where(hits > 0, hits, torch.ones_like(hits))
 
     def _loss_per_known(self, open_known: Tensor, open_unknown: Tensor) -> Tensor:
-        """Mean loss of each known sample over the unknown samples it is compared with."""
+        """(K,) mean loss of each known sample over the unknown samples that it is compared with."""
         if self.pairing == "slot":
             return self.surrogate(open_unknown - open_known)
-        if _is_square(self.surrogate):
+        if square in (self.surrogate, getattr(self.surrogate, "func", None)):  # as it is, or at another margin
             # The mean of (m - t_j)^2 is the square at the mean gap plus the variance of the gaps, and known
             # sample i shifts all its gaps alike. Unlike the expanded polynomial this never cancels.
             return self.surrogate(open_unknown.mean() - open_known) + open_unknown.var(correction=0)
-        gaps = open_unknown[None, :] - open_known[:, None]  # (K, U)
-        return self.surrogate(gaps).mean(1)
+        return self.surrogate(open_unknown[None, :] - open_known[:, None]).mean(1)  # of gaps (K, U)
 
     def _check(self, open_known: Tensor, open_unknown: Tensor, weight: Tensor | None) -> None:
         for name, score in (("open_known", open_known), ("open_unknown", open_unknown)):
@@ -177,7 +172,7 @@ class OpenAUCLoss(nn.Module):
     Parameters
     ----------
     pairwise
-        How pairs are formed, priced and averaged; equal slots, square loss and number of pairs by default.
+        How pairs are formed, weighed and averaged; by default equal slots, square loss and number of pairs.
 
     Examples
     --------
@@ -192,13 +187,9 @@ class OpenAUCLoss(nn.Module):
         self.pairwise = PairwiseAUCLoss() if pairwise is None else pairwise
 
     def forward(self, open_known: Tensor, open_unknown: Tensor, *, correct: Tensor) -> Tensor:
-        """Loss of one batch; ``correct`` (K,) marks the hits among the known and receives no gradient."""
+        """Loss of one batch; ``correct`` (K,) marks the correctly classified known samples and gets no gradient."""
         loss: Tensor = self.pairwise(open_known, open_unknown, weight=correct.detach())
         return loss
-
-
-def _is_square(surrogate: Surrogate) -> bool:
-    return surrogate is square or (isinstance(surrogate, partial) and surrogate.func is square)
 
 
 def _gather_pairs(
@@ -217,23 +208,17 @@ def _gather_pairs(
     return known, unknown, weights[0] if weights else None
 
 
-def _gather_rows(local: Tensor, counts: list[int]) -> Tensor:
-    """Concatenation over ranks of one-dimensional tensors of the given lengths."""
-    padded = local.new_zeros(max(counts))
-    padded[: len(local)] = local
-    per_rank = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(per_rank, padded)
-    return torch.cat([rows[:count] for rows, count in zip(per_rank, counts, strict=True)])
-
-
 class _GatherRows(torch.autograd.Function):
-    """``_gather_rows`` with gradient: what every rank wants of this rank's rows is summed."""
+    """Concatenate the rows of all ranks, ``counts`` of each; the gradient sums over ranks what each wants of a row."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, counts: list[int]) -> Tensor:
         start = sum(counts[: dist.get_rank()])
         ctx.own = slice(start, start + len(local))
-        return _gather_rows(local, counts)
+        padded = F.pad(local, (0, max(counts) - len(local)))
+        per_rank = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(per_rank, padded)
+        return torch.cat([rows[:count] for rows, count in zip(per_rank, counts, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

@@ -5,7 +5,6 @@ Points are prototypes of a class for GCPL (near = alike) and reciprocal points f
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,11 +21,9 @@ def squared_distance(features: Tensor, points: Tensor, *, per_class: int = 1) ->
     >>> squared_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0], [3.0, 4.0]])).tolist()
     [[12.5, 0.0]]
     """
-    # Expanding the square needs no (B, K, D) array.
-    distance = (
-        features.square().sum(1, keepdim=True) - 2 * features @ points.T + points.square().sum(1)
-    ) / features.shape[1]
-    return _class_mean(distance, per_class)
+    # The expanded square needs no array of shape (B, K, D).
+    total = features.square().sum(1, keepdim=True) - 2 * features @ points.T + points.square().sum(1)
+    return _class_mean(total / features.shape[1], per_class)
 
 
 def dot_distance(features: Tensor, points: Tensor, *, per_class: int = 1) -> Tensor:
@@ -78,8 +75,7 @@ def gcpl_loss(
     True
     """
     classification = smoothed_cross_entropy(-distance / temperature, target, smoothing=smoothing)
-    compactness = _own(distance, target).mean() / 2
-    return classification + weight * compactness
+    return classification + weight * (_own(distance, target).mean() / 2)
 
 
 def rpl_loss(
@@ -148,7 +144,7 @@ def confusion_loss(distance: Tensor) -> Tensor:
     """
     log_probability = F.log_softmax(distance, dim=1)
     negative_entropy = (log_probability.exp() * log_probability).sum(1)
-    return torch.exp(negative_entropy.mean())
+    return negative_entropy.mean().exp()
 
 
 def _own(distance: Tensor, target: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Methods by name: one file each, named as on the command line and ending in ``METHOD = ...``.
 
-Nothing here imports torch before a method is loaded, so listing names is cheap.
+Nothing here imports torch before a method is loaded, so that listing names is fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def method_names() -> list[str]:
 
 
 def load_method(name: str | type[Method]) -> type[Method]:
-    """Class of the method called ``name``: a file in this folder, or ``pkg.module`` for one kept elsewhere.
+    """Class of a method by name: a file of this folder, or ``pkg.module`` for a module elsewhere.
 
     The module ends in ``METHOD = <a subclass of Method>``. A class is returned as it is.
 
@@ -84,14 +84,14 @@ def recipe_for(
     Parameters
     ----------
     name
-        A recipe of the protocol, such as ``"plain"`` or ``"plus"``; None is the protocol's own default and, where it
-        has none, the one the method was published with. Under ``plus`` a method may have rows of its own.
+        A recipe of the protocol, such as ``"plain"`` or ``"plus"``; None is the protocol's default and, where it has
+        none, the recipe the method was published with. A method may change some values of ``plus``.
     protocol, method
-        By name, or the object itself.
+        Names, or the objects themselves.
     epochs
         Length of the run, see :meth:`~openauc.recipe.Recipe.scaled`.
     **overrides
-        Any field of :class:`~openauc.recipe.Recipe`; these come last and are taken as they are.
+        Any field of :class:`~openauc.recipe.Recipe`; these are set last.
 
     Examples
     --------
@@ -104,8 +104,8 @@ def recipe_for(
     name = name or chosen.default_recipe or method_class.recipe
     recipe = chosen.recipes[check_choice("recipe", name, chosen.recipes)]
     if name == "plus":
-        rows = [row for known, row in method_class.recipe_rows.items() if PROTOCOLS.get(known) is chosen]
-        recipe = recipe.changed(**(rows[0] if rows else {}))
+        for known, row in method_class.recipe_rows.items():
+            recipe = recipe.changed(**row) if PROTOCOLS.get(known) is chosen else recipe
     return (recipe if epochs is None else recipe.scaled(epochs)).changed(**overrides)
 
 
@@ -117,16 +117,16 @@ def make_method(
     rng: np.random.Generator,
     method_args: Mapping[str, Any] | None = None,
 ) -> Method:
-    """Build a method from its name (or class) and its options, refusing options it does not have.
+    """Method with the given options; an option that it does not have raises ValueError.
 
     Parameters
     ----------
     method
-        As for :func:`load_method`, or the class itself.
+        Name as for :func:`load_method`, or the class itself.
     backbone, num_classes, rng
         See :class:`~openauc.methods.base.Method`.
     method_args
-        Keyword options. ``{"preset": name}`` stands for the options of a preset; others given beside it win.
+        Keyword options. ``{"preset": name}`` stands for the options of a preset, which other options override.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def build_method(
     seed: int = 0,
     method_args: Mapping[str, Any] | None = None,
 ) -> Method:
-    """Method, by name or class, with a network of its own, both drawn with ``seed``; by default the papers' network.
+    """Method, by name or class, on a new network, by default the papers'; ``seed`` draws the weights of both.
 
     >>> build_method("arpl_cs", 6, image_size=16, width=4, method_args={"generator_width": 8}).num_classes
     6

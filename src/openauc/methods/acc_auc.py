@@ -1,4 +1,4 @@
-"""Acc+AUC: accuracy and AUC optimised side by side, the paper's ablation of OpenAUC."""
+"""Acc+AUC: accuracy and AUC optimised together, the paper's ablation of OpenAUC."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from openauc.models.gan import Discriminator, Generator
 
 
 class ARPLCS(ARPL):
-    r"""ARPL that also learns to be undecided about generated images, which learn to look real.
+    r"""ARPL that also learns to be undecided about generated images, while a generator learns to make them look real.
 
-    An epoch is a ``"confusing"`` pass followed by a ``"plain"`` one. A batch of the first takes three steps,
+    An epoch is a ``"confusing"`` pass followed by a ``"plain"`` one. A batch of the confusing pass takes three steps,
     with F the :func:`~openauc.losses.confusion_loss` and generated images in BatchNorm branch 1:
 
     1. discriminator: :math:`\mathrm{BCE}(D(x), 1) + \mathrm{BCE}(D(G(n)), 0)`;
@@ -31,8 +31,8 @@ class ARPLCS(ARPL):
     beta, image_size
         Weight of the confusion loss; side of the training images, 32 or 64 as published.
     noise_dim, generator_width, discriminator_width
-        Sizes of the two adversaries. By default they are as wide beside the backbone as published, 512 and 128
-        channels beside 128 features.
+        Sizes of the two adversaries. Their default widths are proportional to the backbone's features, as published:
+        512 and 128 channels for 128 features.
     temperature, weight, margin
         As in :class:`~openauc.methods.arpl.ARPL`.
     backbone, num_classes, rng, label_smoothing
@@ -40,8 +40,8 @@ class ARPLCS(ARPL):
 
     Notes
     -----
-    Generated images lie in [0, 1]. Where the recipe normalises real images the two live in different ranges,
-    as in the public "+" code.
+    Generated images lie in [0, 1]. Where the recipe normalises the real images, the two have different ranges, as in
+    the public "+" code.
     """
 
     backbone_name = "vgg32_abn"
@@ -66,7 +66,7 @@ class ARPLCS(ARPL):
     ) -> None:
         options = {"temperature": temperature, "weight": weight, "margin": margin}
         super().__init__(backbone, num_classes, rng=rng, **options, label_smoothing=label_smoothing)
-        with branch(backbone, 1):  # refuses a backbone of one branch before a long training does
+        with branch(backbone, 1):  # an error here, not after a long training, if there is no second branch
             pass
         self.beta = beta
         self.image_size = image_size
@@ -75,8 +75,8 @@ class ARPLCS(ARPL):
         self.generator = Generator(image_size, noise_dim, width=wide, generator=torch_generator(rng))
         self.discriminator = Discriminator(width=narrow, generator=torch_generator(rng))
         self._adversaries: dict[str, Optimizer] = {
-            name: Adam(adversary.parameters(), lr=2e-4, betas=(0.5, 0.999))
-            for name, adversary in (("discriminator", self.discriminator), ("generator", self.generator))
+            name: Adam(self.get_submodule(name).parameters(), lr=2e-4, betas=(0.5, 0.999))
+            for name in ("discriminator", "generator")
         }
 
     def trained_parameters(self) -> list[nn.Parameter]:
@@ -100,7 +100,7 @@ class ARPLCS(ARPL):
         return confusion_loss(squared_distance(features, self.points))
 
     def before_step(self, x: Tensor, phase: str) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """In a ``"confusing"`` batch step the adversaries, then generate images for the classifier's step."""
+        """In the ``"confusing"`` pass, step the adversaries, then generate images for the classifier's step."""
         if phase == "plain":
             return (), {}
         if x.shape[-2:] != (self.image_size, self.image_size):
@@ -119,18 +119,17 @@ class ARPLCS(ARPL):
         return (confusing,), losses
 
     def _fakes(self, x: Tensor) -> Tensor:
-        """Return as many generated images as there are real ones."""
         noise = self.rng.standard_normal((len(x), self.noise_dim), dtype=np.float32)
         images: Tensor = self.generator(torch.as_tensor(noise, device=x.device))
         return images
 
     def _reality(self, images: Tensor, wanted: float) -> Tensor:
-        """Binary cross-entropy of the discriminator's verdict on images wanted real (1) or not (0)."""
+        """Binary cross-entropy of the discriminator on images that it should call real (1) or not (0)."""
         verdict = self.discriminator.logits(images)
         return F.binary_cross_entropy_with_logits(verdict, torch.full_like(verdict, wanted))
 
     def _adversary_step(self, name: str, loss: Tensor) -> None:
-        """Step one adversary; everything else the loss depends on keeps its gradient untouched."""
+        """Step one adversary; gradients of other parameters stay as they are."""
         parameters = list(self.get_submodule(name).parameters())
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             if dist.is_available() and dist.is_initialized():  # the classifier's wrapper does not average these

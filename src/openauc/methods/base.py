@@ -1,4 +1,4 @@
-"""Method, the contract every method meets."""
+"""Method, the base class of all methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openauc.recipe import LARGE_IMAGES, Recipe
 class Method(nn.Module):
     """A backbone, a way to turn its features into class scores, a training loss and an open-set score.
 
-    A method writes ``loss`` and, where the linear head is not what it classifies with, ``class_scores``.
+    A subclass defines ``loss``, and ``class_scores`` if it does not classify by the linear head.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ class Method(nn.Module):
         Source of the method's own initial weights and of all its later draws (mixing, noise). The backbone
         comes with its weights, and its dropout uses PyTorch's default generator.
     label_smoothing
-        Share taken from the true class in the cross-entropy; that of the recipe when left out.
+        Share taken from the true class in the cross-entropy; None takes that of the recipe.
 
     Notes
     -----
     ``method(x)`` is ``logits(x)`` and ``method(x, y)`` is ``loss(x, y)``. A wrapper such as DistributedDataParallel
-    synchronises only gradients of what passes through its own ``forward``, so a training loop gives the wrapper to
-    ``train_batch`` and never calls ``loss`` itself. Steps report tensors: no number is read from the device.
+    synchronises only gradients of what passes through its own ``forward``, so a training loop passes the wrapper to
+    ``train_batch`` and never calls ``loss`` itself. Steps report tensors, so that they never wait for a GPU.
     """
 
     recipe: ClassVar[str] = "plain"
@@ -45,25 +45,20 @@ class Method(nn.Module):
     recipe_rows: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By protocol, where its ``plus`` recipe differs from that of cross-entropy."""
     score: ClassVar[str] = "max_logit"
-    """The open-set score it was published with, a key of ``SCORES``; a trained network can be given any other."""
+    """The open-set score it was published with, a key of ``SCORES``; any other score works on the trained network."""
     backbone_name: ClassVar[str] = "vgg32"
     """The papers' network for images of up to 64 pixels."""
     trained_as: ClassVar[str | None] = None
-    """Name of another method whose training is the same to the last bit; only recipe and score tell them apart."""
+    """Name of a method with the same training, to the last bit; the two differ only in recipe and score."""
     passes: ClassVar[tuple[str, ...]] = ("plain",)
     """An epoch is one pass over the training data for each name, given to ``train_batch`` as ``phase``."""
     find_unused_parameters: ClassVar[bool] = False
-    """Whether a step may leave parameters without gradient; DistributedDataParallel has to be told."""
+    """Whether a step may leave parameters without gradient, which DistributedDataParallel has to know."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named sets of keyword options."""
 
     def __init__(
-        self,
-        backbone: Backbone,
-        num_classes: int,
-        *,
-        rng: np.random.Generator,
-        label_smoothing: float | None = None,
+        self, backbone: Backbone, num_classes: int, *, rng: np.random.Generator, label_smoothing: float | None = None
     ) -> None:
         super().__init__()
         if num_classes < 2:
@@ -82,12 +77,12 @@ class Method(nn.Module):
     def preset(cls, name: str) -> dict[str, Any]:
         """Keyword options of a preset: ``OpenAUC(backbone, 6, rng=rng, **OpenAUC.preset("public_code"))``."""
         if not cls.presets:
-            raise ValueError(f"{cls.__name__} has no presets, so not {name!r} either; leave the preset out.")
+            raise ValueError(f"preset is {name!r}, but {cls.__name__} has no presets; leave the preset out.")
         return dict(cls.presets[check_choice("preset", name, cls.presets)])
 
     @classmethod
     def default_backbone(cls, image_size: int) -> str:
-        """The papers' network for images of that side: ResNet-50 beyond 64 pixels."""
+        """The papers' network for images of this side: ResNet-50 beyond 64 pixels."""
         return "resnet50" if image_size > LARGE_IMAGES else cls.backbone_name
 
     def class_scores(self, features: Tensor) -> Tensor:
@@ -108,16 +103,16 @@ class Method(nn.Module):
         return self.logits(x) if y is None else self.loss(x, y.to(x.device), *more)
 
     def open_score(self, logits: Tensor) -> Tensor:
-        """(B, C) logits to (B,) open-set scores, higher = more unknown, by the method's own score."""
+        """(B, C) logits to (B,) open-set scores by the method's own score, higher = more unknown."""
         values = logits.detach().double().cpu().numpy()
         return torch.from_numpy(make_score(self.score)(values[:, :0], values))
 
     def trained_parameters(self) -> list[nn.Parameter]:
-        """What the main optimiser updates: every parameter that asks for a gradient."""
+        """The parameters of the main optimiser: all that require a gradient."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def use_recipe(self, recipe: Recipe) -> None:
-        """Take over what the loss needs of a recipe: its label smoothing, unless the constructor was given one."""
+        """Take the label smoothing of a recipe, unless the constructor was given one."""
         if self.smoothing_from_recipe:
             self.label_smoothing = recipe.label_smoothing
 
@@ -129,7 +124,7 @@ class Method(nn.Module):
         return SGD(self.trained_parameters(), lr=rate, momentum=recipe.momentum, weight_decay=decay)
 
     def auxiliary_optimizers(self) -> dict[str, Optimizer]:
-        """Optimisers the method keeps for itself, by name; a checkpoint must hold their state too."""
+        """Further optimisers that the method steps itself, by name; checkpoints hold their state too."""
         return {}
 
     def train_batch(
@@ -151,43 +146,43 @@ class Method(nn.Module):
         phase
             Which of ``passes`` this batch belongs to.
         forward, backward
-            The wrapped method (DistributedDataParallel, autocast), and what to call with the loss, such as
+            The wrapped method (DistributedDataParallel, autocast), and a function to call with the loss, such as
             ``accelerator.backward``; the method itself and ``loss.backward()`` when left out.
 
         Returns
         -------
         dict
-            ``"loss"`` and whatever else the step measured, tensors of one number without gradient.
+            ``"loss"`` and all else that the step measured, each a tensor of one number without gradient.
         """
         more, measured = self.before_step(x, check_choice("phase", phase, self.passes))
         loss = (forward or self)(x, y, *more)
         optimizer.zero_grad()
-        (torch.Tensor.backward if backward is None else backward)(loss)
+        (backward or Tensor.backward)(loss)
         optimizer.step()
         return {"loss": loss.detach(), **measured}
 
     def before_step(self, x: Tensor, phase: str) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """Do what precedes the optimiser step: further arguments of ``loss``, and what was measured, by name."""
+        """Prepare the optimiser step; return further arguments of ``loss``, and measured numbers by name."""
         return (), {}
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """What the last batch showed, for the log: the accuracy on known samples, where ``loss`` let it be observed."""
+        """Numbers on the last batch for the log: the accuracy on known samples, if ``loss`` called :meth:`observe`."""
         if self._last_batch is None:
             return {}
         logits, target = self._last_batch
         return {"known_accuracy": (logits.argmax(1) == target).double().mean()}
 
     def use_points(self, count: int) -> None:
-        """Classify by distances to ``count`` learnable points instead of the linear head, which is not trained."""
+        """Add ``count`` learnable points to classify by, and stop training the linear head."""
         self.head.requires_grad_(False)
         drawn = torch.randn(count, self.backbone.feature_dim, generator=torch_generator(self.rng))
         self.points = nn.Parameter(0.1 * drawn)
 
     def observe(self, logits: Tensor, target: Tensor) -> None:
-        """Remember the logits of a batch for :meth:`diagnostics`; ``loss`` may call it, nothing depends on it."""
+        """Remember the logits of a batch for :meth:`diagnostics`; ``loss`` may call this, training does not need it."""
         self._last_batch = logits.detach(), target
 
 
 def torch_generator(rng: np.random.Generator) -> torch.Generator:
-    """A CPU torch generator seeded by the next draw of ``rng``."""
+    """A torch generator on the CPU, seeded by the next draw of ``rng``."""
     return torch.Generator().manual_seed(int(rng.integers(2**63)))

@@ -43,7 +43,7 @@ class GCPL(Method):
         return -squared_distance(features, self.points)
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy plus the pull towards one's own prototype."""
+        """Cross-entropy plus the distance to the prototype of the own class."""
         logits = self.logits(x)
         self.observe(logits, y)
         return gcpl_loss(-logits, y, temperature=self.temperature, weight=self.weight, smoothing=self.label_smoothing)

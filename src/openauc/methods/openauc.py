@@ -17,7 +17,7 @@ from openauc.losses.smoothing import smoothed_cross_entropy
 from openauc.methods.base import Method
 from openauc.models.base import Backbone, clean_statistics
 
-# What the paper leaves open (one weight per batch, the value of lambda) follows the public code.
+# Where the paper leaves the choice open (one weight per batch, the value of lambda) this follows the public code.
 _SHARED = {"lam": 0.1, "alpha": 2.0, "mix_weight": "batch", "cut": "features", "surrogate": "square"}
 
 
@@ -28,7 +28,7 @@ class OpenAUC(Method):
               \ell\big( r(u_j) - r(x_i) \big)
 
     (Eq. 17), with unknown samples u from manifold mixup at a cut of the network. The indicator carries no
-    gradient. A batch without two classes or without a correct sample has a ranking term of zero.
+    gradient. The ranking term of a batch without two classes or without a correct sample is zero.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class OpenAUC(Method):
         the cut do too; their BatchNorms then normalise with the mixtures' own statistics and record nothing.
     score_space
         r in the ranking term: ``"probability"`` is Def. 1 to the letter, :math:`\min_c (1 - p_c)`;
-        ``"logit"`` is :math:`-\max_c z_c` (public code). Adding one number to all logits of a sample leaves
-        the cross-entropy as it is and moves the logit score, so the ranking term may spend that freedom;
-        scores of differences (``"max_probability"``, ``"entropy"``) do not see it at test time.
+        ``"logit"`` is :math:`-\max_c z_c` (public code). One number added to all logits of a sample moves the logit
+        score but not the cross-entropy, so the ranking term may learn such shifts; scores of differences
+        (``"max_probability"``, ``"entropy"``) ignore them at test time.
     surrogate, margin
         :math:`\ell` by name or as a function, and its margin, see :func:`~openauc.losses.make_surrogate`.
     gather
@@ -90,8 +90,8 @@ class OpenAUC(Method):
         self.lam = lam
         self.alpha = alpha
         self.pairing = check_choice("pairing", pairing, ("slot", "half_batch", "all"))
+        self.mix_weight: Literal["batch", "sample"] = mix_weight
         check_choice("mix_weight", mix_weight, ("batch", "sample"))
-        self.mix_weight = mix_weight
         self.cut = check_choice("cut", cut, backbone.cut_points)
         self.score_space = check_choice("score_space", score_space, ("probability", "logit"))
         self.ranking = OpenAUCLoss(
@@ -105,9 +105,9 @@ class OpenAUC(Method):
         self._last_pairs: tuple[Tensor, Tensor, Tensor] | None = None
 
     def loss(self, x: Tensor, y: Tensor, unknown: Tensor | None = None) -> Tensor:
-        """Eq. 17 on one batch of images (B, 3, H, W) with classes (B,); on the CPU these do not wait for the device.
+        """Eq. 17 on one batch of images (B, 3, H, W) with classes (B,), which should stay on the CPU.
 
-        ``unknown`` (U, 3, H, W) are images of unknown classes to use in place of mixtures; pairing by slot needs U = B.
+        ``unknown`` (U, 3, H, W) are images of unknown classes to use instead of mixtures; pairing by slot needs U = B.
         """
         target = y.to(x.device)
         # The backbone as a whole may be compiled.
@@ -133,11 +133,11 @@ class OpenAUC(Method):
         return classification + self.lam * ranking
 
     def forward(self, x: Tensor, y: Tensor | None = None, *more: Tensor) -> Tensor:
-        """``logits(x)``, or ``loss(x, y, *more)``, which wants classes that are on the CPU to stay there."""
+        """``logits(x)``, or ``loss(x, y, *more)`` with the classes left on the CPU if they are there."""
         return self.logits(x) if y is None else self.loss(x, y, *more)
 
     def switch(self, logits: Tensor, target: Tensor) -> Tensor:
-        """(B,) bool, which known samples take part in the ranking: the correctly classified ones."""
+        """(B,) bool, true for known samples that take part in the ranking: those classified correctly."""
         return logits.detach().argmax(1) == target
 
     def pair_score(self, logits: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ class OpenAUC(Method):
         return -logits.amax(1)
 
     def diagnostics(self) -> dict[str, Tensor]:
-        """What the ranking term saw in the last batch, next to the accuracy.
+        """The accuracy, and numbers on the ranking term of the last batch.
 
         ``open_score_known`` and ``open_score_mixed`` are means of r, ``hits`` is the share of paired known samples that
         take part in the ranking, ``pair_auc`` the AUC of paired known samples against mixtures (ties count half).
@@ -163,20 +163,13 @@ class OpenAUC(Method):
             found["hits"] = correct.double().mean()
         if len(mixed):
             found["open_score_mixed"] = mixed.mean()
-            gap = mixed[None, :] - known[:, None]
-            found["pair_auc"] = ((gap.sign() + 1) / 2).mean()
+            found["pair_auc"] = (((mixed[None, :] - known[:, None]).sign() + 1) / 2).mean()
         return found
 
     def mix(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Mixtures at the cut, and the known sample in the slot of each."""
-        return manifold_mixup(
-            hidden,
-            target,
-            alpha=self.alpha,
-            rng=self.rng,
-            weight=self.mix_weight,
-            pairing="half" if self.pairing == "half_batch" else "full",
-        )
+        """Mixtures at the cut, and the index of the known sample in the slot of each."""
+        pairing: Literal["half", "full"] = "half" if self.pairing == "half_batch" else "full"
+        return manifold_mixup(hidden, target, alpha=self.alpha, rng=self.rng, weight=self.mix_weight, pairing=pairing)
 
 
 METHOD = OpenAUC

@@ -12,7 +12,7 @@ from openauc.models.base import Backbone
 
 
 class RPL(Method):
-    r"""Reciprocal points, far from their class; logits are :math:`d_e(x, P_c)` and :math:`r = -\max_c p_c`.
+    r"""Reciprocal points, which lie far from their class; logits :math:`d_e(x, P_c)` and :math:`r = -\max_c p_c`.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class RPL(Method):
         self.weight = weight
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Distance to each class's reciprocal points."""
+        """Mean distance to the reciprocal points of each class."""
         return squared_distance(features, self.points, per_class=self.num_centers)
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy plus the pull towards the radius around one's own point."""
+        """Cross-entropy plus the squared difference of radius and distance to the point of the own class."""
         logits = self.logits(x)
         self.observe(logits, y)
         options = {"temperature": self.temperature, "weight": self.weight, "smoothing": self.label_smoothing}

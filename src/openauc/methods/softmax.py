@@ -36,7 +36,7 @@ class Softmax(Method):
         self.temperature = temperature
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy of one batch."""
+        """Cross-entropy of the logits divided by T."""
         logits = self.logits(x)
         self.observe(logits, y)
         return smoothed_cross_entropy(logits / self.temperature, y, smoothing=self.label_smoothing)
