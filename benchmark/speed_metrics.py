@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from timing import Row, faster, in_turn
 
 import openauc
-from openauc.metrics import _fast
+from openauc.metrics import _pairs
 from openauc.report import predictions_report
 
 Triple = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -83,7 +83,7 @@ def openauc_rows(n: int, repeats: int) -> list[Row]:
 
 def memory_row(triple: Triple) -> Row:
     size = sum(part.nbytes for part in triple)
-    _fast._kept.clear()  # what earlier calls left counts as well
+    _pairs._kept.clear()  # what earlier calls left counts as well
     tracemalloc.start()
     openauc.openauc_score(*triple)
     peak = tracemalloc.get_traced_memory()[1]

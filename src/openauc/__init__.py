@@ -35,11 +35,10 @@ from openauc.metrics.ranking import (
     fpr_at_tpr,
     openauc_score,
     oscr_curve,
-    pointwise_sum,
     roc_curve,
 )
 from openauc.metrics.registry import METRICS, Metric, standard_metrics
-from openauc.metrics.selective import SELECTIVE, augrc, aurc, e_aurc, expected_calibration_error
+from openauc.metrics.selective import SELECTIVE, augrc, aurc, expected_calibration_error
 from openauc.predictions import Predictions
 from openauc.scoring import make_scorer
 
@@ -79,7 +78,6 @@ __all__ = [
     "confusion_matrix",
     "decide",
     "detection_accuracy",
-    "e_aurc",
     "error_at_tpr",
     "evaluate",
     "expected_calibration_error",
@@ -89,7 +87,6 @@ __all__ = [
     "open_set_f_score",
     "openauc_score",
     "oscr_curve",
-    "pointwise_sum",
     "roc_curve",
     "standard_metrics",
     "threshold_sweep",

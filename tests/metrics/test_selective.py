@@ -9,7 +9,7 @@ from strategies import UNKNOWN, random_triple, triples
 from openauc import compare, evaluate
 from openauc.metrics.rank_table import rank
 from openauc.metrics.samples import read_samples
-from openauc.metrics.selective import SELECTIVE, augrc, aurc, e_aurc, expected_calibration_error
+from openauc.metrics.selective import SELECTIVE, augrc, aurc, expected_calibration_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 every = pytest.mark.parametrize("name", SELECTIVE)
@@ -38,9 +38,6 @@ def slow_augrc(y_true, y_pred, score) -> float:
 def test_against_the_loops(triple):
     assert aurc(*triple) == pytest.approx(slow_aurc(*triple.lists))
     assert augrc(*triple) == pytest.approx(slow_augrc(*triple.lists))
-    error = np.mean((triple.y_true == UNKNOWN) | (triple.y_true != triple.y_pred))
-    best = error + (1 - error) * np.log(1 - error) if error < 1 else 1.0
-    assert e_aurc(*triple) == pytest.approx(aurc(*triple) - best)
 
 
 def test_by_hand():
@@ -49,13 +46,12 @@ def test_by_hand():
     assert aurc(*triple) == pytest.approx((0 + 1 / 2 + 1 / 3 + 2 / 4) / 4)
     # The error in second place counts with the two after it and half with itself, the last half with itself.
     assert augrc(*triple) == pytest.approx((2.5 + 0.5) / 16)
-    assert e_aurc(*triple) == pytest.approx(1 / 3 - (0.5 + 0.5 * np.log(0.5)))
 
 
 def test_without_unknown_samples_and_errors():
     known = [0, 1, 1], [0, 1, 1], [0.1, 0.2, 0.3]
-    assert aurc(*known) == augrc(*known) == e_aurc(*known) == 0.0
-    assert aurc([0, 0], [1, 1], [0.0, 1.0]) == e_aurc([0, 0], [1, 1], [0.0, 1.0]) + 1.0 == 1.0
+    assert aurc(*known) == augrc(*known) == 0.0
+    assert aurc([0, 0], [1, 1], [0.0, 1.0]) == 1.0
     with pytest.raises(ValueError, match="no known sample"):
         aurc([UNKNOWN], [0], [0.0])
 

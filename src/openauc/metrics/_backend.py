@@ -18,7 +18,7 @@ import numpy as np
 from openauc import _validation as check
 from openauc.environment import cores, threads
 
-_FAST = "openauc.metrics._fast"
+_PAIRS = "openauc.metrics._pairs"
 _LOAD_FAST_FROM = 1 << 17  # samples; importing numba costs as much as numpy needs for this many
 _USE_FAST_FROM = 1 << 12
 _THREADS_FROM = 1 << 18
@@ -31,10 +31,10 @@ def fast_backend(work: int) -> ModuleType | None:
     check.check_choice("the environment variable OPENAUC_BACKEND", choice, ("auto", "numpy", "numba"))
     if choice == "numpy" or (choice == "auto" and work < _USE_FAST_FROM):
         return None
-    unloaded = choice == "auto" and _FAST not in sys.modules
+    unloaded = choice == "auto" and _PAIRS not in sys.modules
     if unloaded and (work < _LOAD_FAST_FROM or importlib.util.find_spec("numba") is None):
         return None
-    return importlib.import_module(_FAST)  # waits where another thread is just importing it
+    return importlib.import_module(_PAIRS)  # waits where another thread is just importing it
 
 
 @cache

@@ -434,6 +434,3 @@ def acc_plus_auc(
     1.5
     """
     return float(acc_plus_auc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight)))
-
-
-pointwise_sum = acc_plus_auc

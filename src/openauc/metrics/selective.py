@@ -31,13 +31,6 @@ def aurc_of(table: RankTable) -> Floats:
     return np.asarray((np.diff(accepted, axis=-1) * risk).sum(axis=-1) / accepted[..., -1])
 
 
-def e_aurc_of(table: RankTable) -> Floats:
-    accepted, errors = _accepted(table)
-    error = errors[..., -1] / accepted[..., -1]
-    right = np.maximum(1.0 - error, np.finfo(np.float64).tiny)
-    return np.asarray(aurc_of(table) - (error + (1.0 - error) * np.log(right)))
-
-
 def augrc_of(table: RankTable) -> Floats:
     accepted, errors = _accepted(table)
     heights = errors[..., 1:] + errors[..., :-1]
@@ -51,25 +44,13 @@ def aurc(
 
     .. math:: \mathrm{AURC} = \frac{1}{N} \sum_i \frac{\#\{j : r_j \le r_i, \text{error}\}}{\#\{j : r_j \le r_i\}}
 
+    Excess AURC subtracts the value of the best order, about :math:`e + (1 - e) \ln(1 - e)` for a share e of errors.
     Below, the shares of errors among the first, the first two and all three samples are 0, 1/2 and 1/3.
 
     >>> round(aurc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
     0.2778
     """
     return float(aurc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight, need_unknown=False)))
-
-
-def e_aurc(
-    y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN, sample_weight: Weights = None
-) -> float:
-    r"""Excess AURC: above that of the best order, :math:`e + (1 - e) \ln(1 - e)` with e the share of errors.
-
-    The second term is the limit for many samples (Geifman, Uziel and El-Yaniv 2019).
-
-    >>> round(e_aurc([0, 1, 1], [0, 0, 1], [0.1, 0.2, 0.3]), 4)
-    0.2148
-    """
-    return float(e_aurc_of(table_of(y_true, y_pred, open_score, unknown_label, sample_weight, need_unknown=False)))
 
 
 def augrc(
@@ -131,15 +112,6 @@ def of_aurc(table: RankTable) -> Influence:
     return Influence(right / total, wrong / total, wrong / total)
 
 
-def of_e_aurc(table: RankTable) -> Influence:
-    """Influence on E-AURC: that on AURC, less the slope of the best value in the share of errors."""
-    accepted, errors = _accepted(table)
-    error = float(errors[-1] / accepted[-1])
-    slope = -np.log(max(1.0 - error, np.finfo(np.float64).tiny)) / accepted[-1]
-    right, wrong, unknown = of_aurc(table)
-    return Influence(right + slope * error, wrong - slope * (1.0 - error), unknown - slope * (1.0 - error))
-
-
 def of_augrc(table: RankTable) -> Influence:
     """Influence on AUGRC: an error counts with every sample accepted after it, and half with those beside it."""
     accepted, errors = _accepted(table)
@@ -160,7 +132,6 @@ SELECTIVE: Mapping[str, Metric] = {
     )
     for function, label, of_table, influence in (
         (aurc, "AURC", aurc_of, of_aurc),
-        (e_aurc, "E-AURC", e_aurc_of, of_e_aurc),
         (augrc, "AUGRC", augrc_of, of_augrc),
     )
 }

@@ -19,7 +19,7 @@ from openauc.metrics.rank_table import Ranking, average_precision_sum, rank
 from openauc.metrics.ranking import auroc_score, average_precision, count_pairs, openauc_score
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
-_fast = pytest.importorskip("openauc.metrics._fast")
+_pairs = pytest.importorskip("openauc.metrics._pairs")
 
 pytestmark = pytest.mark.filterwarnings("ignore::openauc.metrics.ranking.ScoreDirectionWarning")
 both_types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -141,7 +141,7 @@ def test_memory_kept_from_another_call_does_not_matter(monkeypatch):
     assert [count_pairs(case, with_wrong=False) for case in cases] == expected
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda case: count_pairs(case, with_wrong=False), 4 * cases)) == 4 * expected
-    assert len(_fast._kept) == 1
+    assert len(_pairs._kept) == 1
 
 
 @every_distribution
@@ -302,9 +302,9 @@ def test_both_backends_give_the_same_metrics(monkeypatch, triple):
 @pytest.fixture
 def interpreted(monkeypatch):
     """Makes the kernel run the loops in Python, so that coverage and the debugger see them."""
-    functions = {name: f.py_func for name, f in vars(_fast).items() if hasattr(f, "py_func")}
+    functions = {name: f.py_func for name, f in vars(_pairs).items() if hasattr(f, "py_func")}
     for name, function in functions.items():
-        monkeypatch.setattr(_fast, name, function)
+        monkeypatch.setattr(_pairs, name, function)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     assert len(functions) >= 10
 
@@ -335,10 +335,10 @@ def test_crowded_and_sorted_bins(interpreted):
 
 @pytest.fixture
 def not_loaded(monkeypatch):
-    """numba is installed, but `_fast` has not been imported yet; importing is recorded, not done."""
+    """numba is installed, but `_pairs` has not been imported yet; importing is recorded, not done."""
     imported = []
-    monkeypatch.delitem(sys.modules, _backend._FAST)
-    monkeypatch.setattr(importlib, "import_module", lambda name: imported.append(name) or _fast)
+    monkeypatch.delitem(sys.modules, _backend._PAIRS)
+    monkeypatch.setattr(importlib, "import_module", lambda name: imported.append(name) or _pairs)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
     return imported
@@ -358,8 +358,8 @@ def not_loaded(monkeypatch):
 def test_the_compiled_loops_are_imported_when_they_pay(monkeypatch, not_loaded, choice, work, loads):
     if choice is not None:
         monkeypatch.setenv("OPENAUC_BACKEND", choice)
-    assert fast_backend(work) is (_fast if loads else None)
-    assert not_loaded == ([_backend._FAST] if loads else [])
+    assert fast_backend(work) is (_pairs if loads else None)
+    assert not_loaded == ([_backend._PAIRS] if loads else [])
 
 
 def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
@@ -370,7 +370,7 @@ def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
 
 def test_asking_for_numba_without_it_is_an_error(monkeypatch):
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    monkeypatch.delitem(sys.modules, _backend._FAST)
+    monkeypatch.delitem(sys.modules, _backend._PAIRS)
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match="numba"):
         fast_backend(1)
@@ -379,7 +379,7 @@ def test_asking_for_numba_without_it_is_an_error(monkeypatch):
 @pytest.mark.parametrize(("work", "used"), [((1 << 12) - 1, False), (1 << 12, True)])
 def test_once_imported_they_serve_smaller_inputs(monkeypatch, work, used):
     monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
-    assert (fast_backend(work) is _fast) == used
+    assert (fast_backend(work) is _pairs) == used
 
 
 def test_a_wrong_backend_is_refused(monkeypatch):
