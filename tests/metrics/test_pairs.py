@@ -15,8 +15,8 @@ from strategies import UNKNOWN, Triple, random_triple, triples
 
 from openauc.metrics import _backend
 from openauc.metrics._backend import fast_backend
-from openauc.metrics.rank_table import Ranking, average_precision_sum, rank
-from openauc.metrics.ranking import auroc_score, average_precision, count_pairs, openauc_score
+from openauc.metrics.rank_table import Ranking, RankTable, rank
+from openauc.metrics.ranking import auroc_score, average_precision, average_precision_of, count_pairs, openauc_score
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 _pairs = pytest.importorskip("openauc.metrics._pairs")
@@ -284,10 +284,15 @@ def test_running_totals_of_integers_and_of_floats():
 def test_thresholds_without_any_sample_gain_nothing():
     """A replicate may leave the lowest and the highest score without a sample."""
     positive, negative = np.array([0, 0, 2, 2]), np.array([0, 0, 0, 2])
-    for from_top, expected in [(False, 2.0), (True, 2 * 2 / 4)]:
-        assert average_precision_sum(positive, negative, from_top=from_top) == expected
-        assert average_precision_sum(positive[None], negative[None], from_top=from_top) == [expected]
-    assert average_precision_sum(np.array([0, 1, 1]), np.array([0, 0, 0]), from_top=True) == 1.0
+    threshold = np.array([-np.inf, 0.0, 1.0, 2.0])
+    for side, expected in [("known", 1.0), ("unknown", 0.5)]:
+        known, unknown = (positive, negative) if side == "known" else (negative, positive)
+        assert average_precision_of(RankTable(threshold, known, known, unknown), side) == expected
+        assert average_precision_of(RankTable(threshold, *(c[None] for c in (known, known, unknown))), side) == [
+            expected
+        ]
+    nothing = np.zeros(3, dtype=int)
+    assert average_precision_of(RankTable(threshold[:3], nothing, nothing, np.array([0, 1, 1]))) == 1.0
 
 
 @given(triples())

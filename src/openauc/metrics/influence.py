@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_at, ratio
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.rank_table import Ranking, RankTable
-from openauc.metrics.ranking import Side, Ties
+from openauc.metrics.ranking import Side, Ties, detections
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND
 
 
@@ -124,17 +124,14 @@ def of_accepted(
 
 def of_average_precision(table: RankTable, positive: Side = "unknown") -> Influence:
     """A positive brings its own precision, raises that of the alarms after it, and so a negative lowers them."""
-    from_top = positive == "unknown"
-    sides = (table.unknown, table.known) if from_top else (table.known, table.unknown)
-    hits, misses = (counts[-1] - counts[:-1] if from_top else counts[1:] for counts in sides)
-    gained, total = np.diff(sides[0]), sides[0][-1]
-    alarms = np.maximum(hits + misses, 1e-300)
+    gained, hits, false_alarms = detections(table, positive)
+    alarms, total = np.maximum(hits + false_alarms, 1e-300), gained.sum()
     # The alarms of a column include all above it, for known samples all below it.
-    way = slice(None) if from_top else slice(None, None, -1)
-    up, down = (np.cumsum((gained * part / alarms**2)[way])[way] for part in (misses, -hits))
+    way = slice(None) if positive == "unknown" else slice(None, None, -1)
+    up, down = (np.cumsum((gained * part / alarms**2)[way])[way] for part in (false_alarms, -hits))
     mean = float(gained @ (hits / alarms)) / total
     of_positive, of_negative = (hits / alarms - mean + up) / total, down / total
-    known, unknown = (of_negative, of_positive) if from_top else (of_positive, of_negative)
+    known, unknown = (of_negative, of_positive) if positive == "unknown" else (of_positive, of_negative)
     return Influence(known, known, unknown)
 
 

@@ -17,7 +17,7 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples, score_
 
 Counts = NDArray[Any]
 """Integers, or floats where samples are weighted."""
-_TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, also among float32
+TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, also among float32
 
 
 class RankTable(NamedTuple):
@@ -139,22 +139,3 @@ def exact_dot(one: Counts, other: Counts) -> int:
     """Sum of products of counts that 64 bits may not hold: of 20 bits of one at a time, which they do."""
     pieces = range(0, int(one.max(initial=0)).bit_length(), 20)
     return sum(int(np.vecdot(other, (one >> low) & 0xFFFFF)) << low for low in pieces)
-
-
-def average_precision_sum(positive: Counts, negative: Counts, *, from_top: bool) -> NDArray[np.float64]:
-    """Sum over the thresholds of precision times positives gained; ``from_top``, rejected samples are the alarms."""
-    if from_top:
-        hits, misses = (counts[..., -1:] - counts[..., :-1] for counts in (positive, negative))
-    else:
-        hits, misses = positive[..., 1:], negative[..., 1:]
-    # A replicate may draw no sample at the outermost scores: no alarm, and nothing gained.
-    terms = hits / np.maximum(hits + misses, _TINY) * np.diff(positive, axis=-1)
-    return np.asarray(np.cumsum(terms)[-1] if terms.ndim == 1 else terms.sum(axis=-1))  # in order, as the loop adds
-
-
-def largest_gap(one: Counts, other: Counts) -> Counts:
-    """Largest difference of two cumulative shares, times both totals: max of one * other[-1] - other * one[-1]."""
-    total, other_total = one[..., -1:], other[..., -1:]
-    if may_overflow(one, other):
-        one, other = one.astype(np.longdouble), other.astype(np.longdouble)
-    return np.asarray((one * other_total - other * total).max(axis=-1))

@@ -15,15 +15,7 @@ from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.metrics._backend import fast_backend
 from openauc.metrics.curve import Curve, Floats, segment_areas
-from openauc.metrics.rank_table import (
-    Counts,
-    RankTable,
-    average_precision_sum,
-    exact_dot,
-    largest_gap,
-    may_overflow,
-    rank,
-)
+from openauc.metrics.rank_table import TINY, Counts, RankTable, exact_dot, may_overflow, rank
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 Ties = Literal["half", "strict"]
@@ -149,13 +141,30 @@ def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
 
 def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats:
     """Sum of precision times the recall gained, threshold by threshold."""
-    if positive == "unknown":
-        return average_precision_sum(table.unknown, table.known, from_top=True) / table.n_unknown
-    return average_precision_sum(table.known, table.unknown, from_top=False) / table.n_known
+    gained, hits, false_alarms = detections(table, positive)
+    # A replicate may draw no sample at the outermost scores: no alarm, and nothing gained.
+    terms = hits / np.maximum(hits + false_alarms, TINY) * gained
+    total = np.cumsum(terms)[-1] if terms.ndim == 1 else terms.sum(axis=-1)  # in order, as the loop adds
+    return np.asarray(total / (table.n_unknown if positive == "unknown" else table.n_known))
+
+
+def detections(table: RankTable, positive: Side) -> tuple[Counts, Counts, Counts]:
+    """Positives gained, and positives and negatives detected so far, at each threshold but the one that detects none.
+
+    Unknown samples are detected by rejecting, from the top; known ones by accepting, from below.
+    """
+    if positive == "known":
+        return np.diff(table.known), table.known[..., 1:], table.unknown[..., 1:]
+    hits, false_alarms = (counts[..., -1:] - counts[..., :-1] for counts in (table.unknown, table.known))
+    return np.diff(table.unknown), hits, false_alarms
 
 
 def detection_accuracy_of(table: RankTable) -> Floats:
-    return 0.5 + 0.5 * (largest_gap(table.known, table.unknown) / (1.0 * table.n_known * table.n_unknown))
+    known, unknown = table.known, table.unknown
+    if may_overflow(known, unknown):
+        known, unknown = known.astype(np.longdouble), unknown.astype(np.longdouble)
+    gap = known * table.n_unknown[..., None] - unknown * table.n_known[..., None]  # times both totals
+    return np.asarray(0.5 + 0.5 * (gap.max(axis=-1) / (1.0 * table.n_known * table.n_unknown)))
 
 
 def detection_accuracies(table: RankTable) -> Floats:
