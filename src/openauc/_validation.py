@@ -218,6 +218,15 @@ def at_most(share: float, total: ArrayLike) -> NDArray[np.float64]:
     return wanted if np.asarray(total).dtype.kind == "f" else np.floor(wanted)
 
 
+def json_ready(value: Any) -> Any:
+    """``value`` as JSON has it, tuples and arrays as lists; an infinite number as the string that float() reads."""
+    if isinstance(value, dict):
+        return {name: json_ready(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [json_ready(entry) for entry in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
 def named(names: Iterable[Any], most: int = 20) -> str:
     """Names in quotes, the first of many: 'a', 'b', 1 more; or none."""
     found = list(map(repr, names))

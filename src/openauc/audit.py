@@ -6,7 +6,6 @@ samples, or "not shown".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc import constructions as build
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, json_ready
 from openauc.constructions import Change, Condition
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import Coded, DecisionCounts, RankedSamples, check_threshold, counts_at
@@ -74,21 +73,10 @@ class Construction:
     curve: Curve = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, without the two arrays; an infinite threshold becomes the string "-inf" or "inf"."""
-        names = (
-            "name",
-            "proposition",
-            "threshold",
-            "n_exchanges",
-            "complete",
-            "conditions",
-            "before",
-            "after",
-            "reaction",
-        )
-        values = {name: getattr(self, name) for name in names}
+        """JSON-ready, without arrays; an infinite threshold becomes the string "inf" or "-inf"."""
+        values = {name: value for name, value in vars(self).items() if name not in ("y_pred", "open_score", "curve")}
         values["conditions"] = [condition._asdict() for condition in self.conditions]
-        return values | ({} if math.isfinite(self.threshold) else {"threshold": str(self.threshold)})
+        return {name: json_ready(value) for name, value in values.items()}
 
 
 class Verdict(NamedTuple):
@@ -129,7 +117,36 @@ class Audit:
         (construction I). P3: keeps its value when only the threshold changes. P4: is a single number. ``coupled``, not
         in the paper's table: falls in construction III.
         """
-        return _table1(self)
+        coded, ranked = self.ranked.coded, self.ranked
+        exchanges = [c for c in self.constructions if c.proposition == "Prop. 1"]
+        accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), self.constructions[-1]
+        at = permuting.threshold
+        broken = build.apply(coded, build.break_classifier(coded))
+        curve, broken_curve = (ranking.oscr_of(part.ranking.table) for part in (ranked, broken))
+        over_thresholds = decision.sweep_of(ranked).values
+        crossing = np.any((self.open_score <= at) != (permuting.open_score <= at))
+        same_decisions = "" if crossing else "no exchanged sample crosses the threshold"
+        unbreakable, broken_values = _nothing_breaks(coded, at), _values(broken, at)
+
+        def falls(name: str, old: Mapping[str, float], new: Mapping[str, float], moved: Curve, excuse: str) -> Verdict:
+            if name == "oscr_curve":
+                return _falls(*_farthest_apart(curve, moved, self.n_unknown), excuse)
+            return _falls(old[name], new[name], excuse)
+
+        def verdicts(name: str) -> dict[str, Verdict]:
+            unmoved = same_decisions if name in over_thresholds else ""
+            accepted, permuted = _not_worse(accepting), _not_worse(permuting) or unmoved
+            value = permuting.before.get(name)
+            points = Verdict("no", None, None, f"is a curve of {len(curve)} points")
+            return {
+                "P1": falls(name, permuting.before, broken_values, broken_curve, unbreakable),
+                "P2": falls(name, accepting.before, accepting.after, accepting.curve, accepted),
+                "P3": _keeps_value(value, over_thresholds.get(name)),
+                "P4": points if value is None else Verdict("yes", value, value, "is a float"),
+                "coupled": falls(name, permuting.before, permuting.after, permuting.curve, permuted),
+            }
+
+        return {row: verdicts(name) for row, name in _TABLE_ROWS.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the constructions without their arrays, and Table 1."""
@@ -206,11 +223,9 @@ def audit_ranked(ranked: RankedSamples, threshold: float | None = None) -> Audit
 def _construct(ranked: RankedSamples, name: str, proposition: str, threshold: float, change: Change) -> Construction:
     new = build.apply(ranked.coded, change)
     before, after = _values(ranked, threshold), _values(new, threshold)
+    found = (change.n_exchanges, change.complete, change.conditions, before, after)
     reaction, curve = _reaction(before["openauc"], after["openauc"], change), ranking.oscr_of(new.ranking.table)
-    pred, score, (_, _, n, complete, conditions, _) = new.samples.y_pred, new.samples.score, change
-    return Construction(
-        name, proposition, pred, score, threshold, n, complete, conditions, before, after, reaction, curve
-    )
+    return Construction(name, proposition, new.samples.y_pred, new.samples.score, threshold, *found, reaction, curve)
 
 
 def _values(ranked: RankedSamples, threshold: float) -> dict[str, float]:
@@ -225,40 +240,6 @@ def _reaction(before: float, after: float, change: Change) -> str:
         return f"Nothing was exchanged, so no metric moved. Not met: {failed}."
     verb = "fell strictly" if after < before else "rose" if after > before else "stayed the same"
     return f"OpenAUC {verb}, from {before:.6g} to {after:.6g}. {change.remark}"
-
-
-def _table1(result: Audit) -> dict[str, dict[str, Verdict]]:
-    coded = result.ranked.coded
-    exchanges = [c for c in result.constructions if c.proposition == "Prop. 1"]
-    accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), result.constructions[-1]
-    at = permuting.threshold
-    broken = build.apply(coded, build.break_classifier(coded))
-    curve, broken_curve = (ranking.oscr_of(part.ranking.table) for part in (result.ranked, broken))
-    over_thresholds = decision.sweep_of(result.ranked).values
-    crossing = np.any((result.open_score <= at) != (permuting.open_score <= at))
-    same_decisions = "" if crossing else "no exchanged sample crosses the threshold"
-    unbreakable, broken_values = _nothing_breaks(coded, at), _values(broken, at)
-
-    def falls(name: str, old: Mapping[str, float], new: Mapping[str, float], moved: Curve, obstacle: str) -> Verdict:
-        if name == "oscr_curve":
-            return _falls(*_farthest_apart(curve, moved, result.n_unknown), obstacle)
-        return _falls(old[name], new[name], obstacle)
-
-    def verdicts(name: str) -> dict[str, Verdict]:
-        unmoved = same_decisions if name in over_thresholds else ""
-        accepted, permuted = _not_worse(accepting), _not_worse(permuting) or unmoved
-        value = permuting.before.get(name)
-        return {
-            "P1": falls(name, permuting.before, broken_values, broken_curve, unbreakable),
-            "P2": falls(name, accepting.before, accepting.after, accepting.curve, accepted),
-            "P3": _keeps_value(value, over_thresholds.get(name)),
-            "P4": Verdict("yes", value, value, "is a float")
-            if value is not None
-            else Verdict("no", None, None, f"is a curve of {len(curve)} points"),
-            "coupled": falls(name, permuting.before, permuting.after, permuting.curve, permuted),
-        }
-
-    return {row: verdicts(name) for row, name in _TABLE_ROWS.items()}
 
 
 def _nothing_breaks(coded: Coded, threshold: float) -> str:
@@ -277,12 +258,11 @@ def _not_worse(construction: Construction) -> str:
     return "" if construction.conditions[-1].holds else construction.reaction
 
 
-def _falls(before: float, after: float, obstacle: str) -> Verdict:
+def _falls(before: float, after: float, excuse: str) -> Verdict:
+    """Whether a metric falls; with an ``excuse``, a metric that does not proves nothing."""
     if after < before - _ROUNDING:
         return Verdict("yes", before, after, "falls")
-    if obstacle:
-        return Verdict("not shown", before, after, obstacle)
-    return Verdict("no", before, after, "does not fall")
+    return Verdict("not shown" if excuse else "no", before, after, excuse or "does not fall")
 
 
 def _farthest_apart(one: Curve, other: Curve, n_unknown: int) -> tuple[float, float]:

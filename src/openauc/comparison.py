@@ -167,7 +167,7 @@ def _by_influence(
     metric: Metric, resamples: Sequence[Resamples], pairs: _Pairs, level: float
 ) -> tuple[str, list[_Result]]:
     """Paired tests of a metric of which the influence of each sample is known."""
-    spreads = [metric.spread(part) for part in resamples]
+    spreads = [metric.spread(metric.measure(part.ranked), part) for part in resamples]
     influences = [_scaled(metric, part.ranked, spread) for part, spread in zip(resamples, spreads, strict=True)]
 
     def test(i: int, j: int) -> _Result:

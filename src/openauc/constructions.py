@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc.metrics import ranking
-from openauc.metrics.counts import Coded, RankedSamples, accepted_at
+from openauc.metrics.counts import Coded, RankedSamples
 from openauc.metrics.decision import ThresholdSweep
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
 
@@ -42,7 +42,7 @@ def apply(coded: Coded, change: Change) -> RankedSamples:
 def _decide(ranked: RankedSamples, threshold: float) -> tuple[Ints, Ints, Ints]:
     """Positions of the rejected unknown, rejected known and accepted misclassified samples, by rising score."""
     by_score = ranked.ranking.order
-    kind, accepted = ranked.samples.kind[by_score], accepted_at(ranked.coded, threshold)[by_score]
+    kind, accepted = ranked.samples.kind[by_score], ranked.coded.accepted_at(threshold)[by_score]
     unknown = kind == UNKNOWN_KIND
     return by_score[unknown & ~accepted], by_score[~unknown & ~accepted], by_score[accepted & (kind == WRONG)]
 

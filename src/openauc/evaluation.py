@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openauc._validation import UNKNOWN, Label, Vector, Weights
+from openauc._validation import UNKNOWN, Label, Vector, Weights, json_ready
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Curve
@@ -55,25 +55,20 @@ class Evaluation:
             return values[name]
         raise AttributeError(f"no metric {name!r} here; there are {', '.join(values)}.")
 
+    def _fields(self) -> dict[str, Any]:
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
     def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy cannot be copied or sent to another process
-        values = (getattr(self, entry.name) for entry in fields(self))
-        return type(self), tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
+        return type(self), tuple(self._fields().values())
 
     def to_dict(self, *, curves: bool = False) -> dict[str, Any]:
-        """JSON-ready; what is infinite becomes the string that float() reads. ``curves`` adds their points."""
-        result: dict[str, Any] = {
-            "n_known": self.n_known,
-            "n_unknown": self.n_unknown,
-            "level": self.level,
-            "values": dict(zip(self.values, _finite(self.values.values()), strict=True)),
-            "intervals": {name: _finite(bounds) for name, bounds in self.intervals.items()},
-            "thresholds": dict(zip(self.thresholds, _finite(self.thresholds.values()), strict=True)),
-            "better": dict(self.better),
-            "methods": dict(self.methods),
-        }
+        """JSON-ready; infinite numbers become the string that float() reads. ``curves`` adds their points."""
+        shown = {"n_known": self.n_known, "n_unknown": self.n_unknown, "level": self.level} | self._fields()
+        found = shown.pop("curves")
         if curves:
-            result["curves"] = {name: _points(curve) for name, curve in self.curves.items()}
-        return result
+            shown["curves"] = {name: asdict(curve) for name, curve in found.items()}
+        return {name: json_ready(value) for name, value in shown.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
@@ -112,18 +107,6 @@ class Evaluation:
         axes = curve.plot(ax, label=value if label is None else f"{label}, {value}")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         return axes
-
-
-def _finite(values: Iterable[float]) -> list[float | str]:
-    return [value if math.isfinite(value) else str(value) for value in values]
-
-
-def _points(curve: Curve) -> dict[str, Any]:
-    return asdict(curve) | {
-        "x": curve.x.tolist(),
-        "y": curve.y.tolist(),
-        "threshold": _finite(curve.threshold.tolist()),
-    }
 
 
 def _curve(points: Mapping[str, Any]) -> Curve:

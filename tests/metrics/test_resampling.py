@@ -129,7 +129,7 @@ def full_bootstrap(triple, n_replicates: int, seed: int) -> dict[str, np.ndarray
                         size,
                         sums(accepted & unknown),
                         samples.n_unknown,
-                        counted=(size > 0) | (coded.class_size == 0),
+                        (size > 0) | (coded.class_size == 0),
                     )
                 )
             elif isinstance(metric, ColumnMetric) and metric.accepted is None:

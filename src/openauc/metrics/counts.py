@@ -31,6 +31,15 @@ class Coded(NamedTuple):
     pred: Ints
     class_size: Counts  # test samples of each known class
 
+    def accepted_at(self, threshold: float) -> NDArray[np.bool_]:
+        """Which samples are given a known class."""
+        return np.asarray((self.samples.score <= np.float64(threshold)) & (self.pred >= 0))
+
+    def tally(self, label: Ints, chosen: NDArray[np.bool_], n: int | None = None) -> Counts:
+        """Weight of the ``chosen`` samples with each label below ``n``, by default those of the classes."""
+        weight = self.samples.weight
+        return tally(label[chosen], None if weight is None else weight[chosen], len(self.classes) if n is None else n)
+
 
 def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
     """Number the known classes: those given, else every class met in ``y_true`` or ``y_pred``."""
@@ -90,34 +99,19 @@ class DecisionCounts(NamedTuple):
 
 
 def counts_by_class(
-    true_positive: Counts,
-    predicted: Counts,
-    class_size: Counts,
-    accepted_unknown: ArrayLike,
-    n_unknown: ArrayLike,
-    *,
-    counted: NDArray[np.bool_] | None = None,
+    hits: Counts, predicted: Counts, class_size: Counts, accepted_unknown: Counts, n_unknown: float, counted: Any = None
 ) -> DecisionCounts:
-    """Counts from per-class numbers, class on the last axis; 0 / 0 counts 0.
+    """Counts from numbers by class, class on the last axis: right samples, samples predicted, samples; 0 / 0 is 0.
 
     Where only some classes are ``counted`` in the sums over classes, these stand for the others too.
     """
-    n_known = class_size.sum(axis=-1)
-    n_classes = true_positive.shape[-1]
+    n_classes, n_known = hits.shape[-1], class_size.sum(axis=-1)
     negative = np.asarray(n_known + n_unknown)[..., None] - class_size
-    accepted = predicted.sum(axis=-1)
     share = 1.0 if counted is None else counted * (n_classes / np.maximum(counted.sum(axis=-1, keepdims=True), 1))
-    return DecisionCounts(
-        n_classes=n_classes,
-        n_known=n_known,
-        n_unknown=n_unknown,
-        correct=true_positive.sum(axis=-1),
-        accepted_known=accepted - accepted_unknown,
-        accepted_unknown=accepted_unknown,
-        precision_sum=(share * ratio(true_positive, predicted)).sum(axis=-1),
-        recall_sum=(share * ratio(true_positive, class_size)).sum(axis=-1),
-        fallout_sum=(share * ratio(predicted - true_positive, negative)).sum(axis=-1),
-    )
+    rates = ((hits, predicted), (hits, class_size), (predicted - hits, negative))
+    sums = ((share * ratio(part, whole)).sum(axis=-1) for part, whole in rates)
+    accepted_known = predicted.sum(axis=-1) - accepted_unknown
+    return DecisionCounts(n_classes, n_known, n_unknown, hits.sum(axis=-1), accepted_known, accepted_unknown, *sums)
 
 
 def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
@@ -135,21 +129,11 @@ def check_threshold(threshold: float) -> np.float64:
 
 def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
     """Counts at one threshold."""
-    accepted = accepted_at(coded, threshold)
-    samples, n_classes = coded.samples, len(coded.classes)
-
-    def by_class(label: Ints, chosen: NDArray[np.bool_]) -> Counts:
-        weight = None if samples.weight is None else samples.weight[chosen]
-        return tally(label[chosen], weight, n_classes)
-
-    right = by_class(coded.true, accepted & (samples.kind == CORRECT))
-    unknown = by_class(coded.pred, accepted & (samples.kind == UNKNOWN_KIND)).sum()
-    return counts_by_class(right, by_class(coded.pred, accepted), coded.class_size, unknown, samples.totals[1])
-
-
-def accepted_at(coded: Coded, threshold: float) -> NDArray[np.bool_]:
-    """Which samples are given a known class."""
-    return np.asarray((coded.samples.score <= np.float64(threshold)) & (coded.pred >= 0))
+    accepted, samples = coded.accepted_at(threshold), coded.samples
+    right = coded.tally(coded.true, accepted & (samples.kind == CORRECT))
+    unknown = coded.tally(coded.pred, accepted & (samples.kind == UNKNOWN_KIND)).sum()
+    predicted = coded.tally(coded.pred, accepted)
+    return counts_by_class(right, predicted, coded.class_size, unknown, samples.totals[1])
 
 
 def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
@@ -210,12 +194,10 @@ class RankedSamples:
 
     @cached_property
     def ranking(self) -> Ranking:
-        """The one sort."""
         return rank(self.samples)
 
     @cached_property
     def coded(self) -> Coded:
-        """Classes as positions."""
         return encode(self.samples, self._classes)
 
     @cached_property

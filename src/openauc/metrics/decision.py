@@ -320,8 +320,8 @@ def threshold_sweep(
     return sweep_of(RankedSamples(samples, classes), weight, aus)
 
 
-def sweep_of(model: RankedSamples, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
-    values = {name: model.over_thresholds(formula) for name, formula in DECISION_METRICS.items()}
+def sweep_of(ranked: RankedSamples, weight: float = 0.5, aus: AusReading = "precision") -> ThresholdSweep:
+    values, counts = {name: ranked.over_thresholds(of) for name, of in DECISION_METRICS.items()}, ranked.counts
     if (weight, aus) != (0.5, "precision"):
-        values["normalized_accuracy"] = normalized_accuracy_of(model.counts, weight, aus)
-    return ThresholdSweep(model.ranking.threshold, unknown_tpr_of(model.counts), unknown_fpr_of(model.counts), values)
+        values["normalized_accuracy"] = normalized_accuracy_of(counts, weight, aus)
+    return ThresholdSweep(ranked.ranking.threshold, unknown_tpr_of(counts), unknown_fpr_of(counts), values)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_at, ratio
+from openauc.metrics.counts import Coded, DecisionCounts, counts_at, ratio
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.rank_table import Ranking, RankTable
 from openauc.metrics.ranking import Side, Ties, detections
@@ -137,7 +137,7 @@ def of_average_precision(table: RankTable, positive: Side = "unknown") -> Influe
 
 def of_decision(coded: Coded, threshold: float, formula: Callable[[DecisionCounts], Floats]) -> tuple[Floats, Floats]:
     """Influence of each known and each unknown sample: what it adds to each count, times the slope in that count."""
-    accepted, kind = accepted_at(coded, threshold), coded.samples.kind
+    accepted, kind = coded.accepted_at(threshold), coded.samples.kind
     is_unknown, right = kind == UNKNOWN_KIND, accepted & (kind == CORRECT)
     _, classes, true, pred, size = coded
     hits, alarms = (np.bincount(label, minlength=len(classes)) for label in (true[right], pred[accepted]))

@@ -61,8 +61,8 @@ class OperatingPoint:
     costs: Costs | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; an infinite threshold becomes the string float() reads."""
-        return asdict(self) | ({"threshold": str(self.threshold)} if np.isinf(self.threshold) else {})
+        """JSON-ready; an infinite threshold becomes the string that float() reads."""
+        return {name: check.json_ready(value) for name, value in asdict(self).items()}
 
 
 def choose_threshold(

@@ -118,9 +118,8 @@ class Metric:
         found_in = intervals.percentile_interval(self.replicates(found, resamples), level)
         return found_in.with_value(found.value), "bootstrap"
 
-    def spread(self, resamples: Resamples) -> Spread:
+    def spread(self, found: Measured, resamples: Resamples) -> Spread:
         """Value and variance, for comparisons."""
-        found = self.measure(resamples.ranked)
         known, unknown = resamples.ranked.samples.sizes
         return Spread(found.value, self.variance(found, resamples), (known, unknown if self.needs_unknown else known))
 
@@ -196,15 +195,12 @@ class PairMetric(TableMetric):
         return found if found is None or self.span == 1.0 else widened(*found)
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
-        return self._spread(found.value, resamples).interval(level), "DeLong, logit"
+        return self.spread(found, resamples).interval(level), "DeLong, logit"
 
-    def spread(self, resamples: Resamples) -> Spread:
-        return self._spread(self.measure(resamples.ranked).value, resamples)
-
-    def _spread(self, value: float, resamples: Resamples) -> Spread:
+    def spread(self, found: Measured, resamples: Resamples) -> Spread:
         sizes = resamples.ranked.samples.sizes
         variance = sum(self.influence(resamples.ranked.ranking.table).variances(resamples.steps, sizes))
-        return Spread(value, variance, sizes, self.largest, self.span)
+        return Spread(found.value, variance, sizes, self.largest, self.span)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc import _validation as check
-from openauc.metrics.counts import Coded, DecisionCounts, accepted_at, counts_by_class, tally
+from openauc.metrics.counts import Coded, DecisionCounts, counts_by_class
 from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, may_overflow
-from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG
 
 MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a bound by more than what these leave out
 MOST_CELLS = 1024  # pairs of classes confused, each drawn by itself
@@ -145,20 +145,16 @@ def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: in
     """Replicates of the counts at a threshold; a wrong sample is drawn as a pair (class, predicted class)."""
     rng = generator(seed)
     samples, n_classes, kind = coded.samples, len(coded.classes), coded.samples.kind
-    accepted = accepted_at(coded, threshold)
-
-    def cells(label: Ints, chosen: NDArray[np.bool_], n: int = n_classes) -> Counts:
-        return tally(label[chosen], None if samples.weight is None else samples.weight[chosen], n)
-
+    accepted = coded.accepted_at(threshold)
     is_wrong = accepted & (kind == WRONG)
-    hits = cells(coded.true, accepted & (kind == CORRECT))
-    missed = cells(coded.true, ~accepted & (kind != UNKNOWN_KIND))
-    guessed = cells(coded.pred, is_wrong)
+    hits = coded.tally(coded.true, accepted & (kind == CORRECT))
+    missed = coded.tally(coded.true, ~accepted & (kind != UNKNOWN_KIND))
+    guessed = coded.tally(coded.pred, is_wrong)
     pair = coded.true * n_classes + coded.pred
     pairs = np.unique(pair[is_wrong])
     apart = len(pairs) > MOST_CELLS  # then only the numbers of the two agree
     wrong_true = np.arange(n_classes) if apart else pairs // n_classes
-    mistaken = cells(coded.true if apart else np.searchsorted(pairs, pair), is_wrong, len(wrong_true))
+    mistaken = coded.tally(coded.true if apart else np.searchsorted(pairs, pair), is_wrong, len(wrong_true))
     drawn = resample(np.concatenate([hits, missed, mistaken]), samples.sizes[0], n_replicates, rng)
     right, class_size, wrong = np.split(drawn, [n_classes, 2 * n_classes])
     class_size += right
@@ -171,9 +167,9 @@ def resampled_counts(coded: Coded, threshold: float, n_replicates: int, seed: in
     else:
         for label, of_pair in zip(pairs % n_classes, wrong, strict=True):
             predicted[label] += of_pair
-    by_class = cells(coded.pred, accepted & (kind == UNKNOWN_KIND))
+    by_class = coded.tally(coded.pred, accepted & (kind == UNKNOWN_KIND))
     of_unknown = np.append(by_class, by_class.dtype.type(samples.totals[1]) - by_class.sum())
     taken = resample(of_unknown, samples.sizes[1], n_replicates, rng)[:-1]
     predicted += taken
     counted = ((class_size > 0.0) | (coded.class_size == 0)[:, None]).T
-    return counts_by_class(right.T, predicted.T, class_size.T, taken.sum(axis=0), samples.totals[1], counted=counted)
+    return counts_by_class(right.T, predicted.T, class_size.T, taken.sum(axis=0), samples.totals[1], counted)
