@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from strategies import UNKNOWN, Triple, random_triple, triples
 
-from openauc.metrics import _backend
-from openauc.metrics._backend import fast_backend
-from openauc.metrics.rank_table import Ranking, RankTable, rank
+from openauc.metrics import rank_table
+from openauc.metrics.rank_table import Ranking, RankTable, compiled, rank
 from openauc.metrics.ranking import auroc_score, average_precision, average_precision_of, count_pairs, openauc_score
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
@@ -342,7 +341,7 @@ def test_crowded_and_sorted_bins(interpreted):
 def not_loaded(monkeypatch):
     """numba is installed, but `_pairs` has not been imported yet; importing is recorded, not done."""
     imported = []
-    monkeypatch.delitem(sys.modules, _backend._PAIRS)
+    monkeypatch.delitem(sys.modules, rank_table._COMPILED)
     monkeypatch.setattr(importlib, "import_module", lambda name: imported.append(name) or _pairs)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
@@ -363,28 +362,28 @@ def not_loaded(monkeypatch):
 def test_the_compiled_loops_are_imported_when_they_pay(monkeypatch, not_loaded, choice, work, loads):
     if choice is not None:
         monkeypatch.setenv("OPENAUC_BACKEND", choice)
-    assert fast_backend(work) is (_pairs if loads else None)
-    assert not_loaded == ([_backend._PAIRS] if loads else [])
+    assert compiled(work) is (_pairs if loads else None)
+    assert not_loaded == ([rank_table._COMPILED] if loads else [])
 
 
 def test_without_numba_numpy_does_the_work(monkeypatch, not_loaded):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert fast_backend(1 << 30) is None
+    assert compiled(1 << 30) is None
     assert not_loaded == []
 
 
 def test_asking_for_numba_without_it_is_an_error(monkeypatch):
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    monkeypatch.delitem(sys.modules, _backend._PAIRS)
+    monkeypatch.delitem(sys.modules, rank_table._COMPILED)
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match="numba"):
-        fast_backend(1)
+        compiled(1)
 
 
 @pytest.mark.parametrize(("work", "used"), [((1 << 12) - 1, False), (1 << 12, True)])
 def test_once_imported_they_serve_smaller_inputs(monkeypatch, work, used):
     monkeypatch.delenv("OPENAUC_BACKEND", raising=False)
-    assert (fast_backend(work) is _pairs) == used
+    assert (compiled(work) is _pairs) == used
 
 
 def test_a_wrong_backend_is_refused(monkeypatch):
@@ -394,7 +393,7 @@ def test_a_wrong_backend_is_refused(monkeypatch):
 
 
 def test_results_of_threads_come_in_order_and_errors_come_through():
-    assert _backend.in_threads(lambda i: i * i, 9) == [i * i for i in range(9)]
+    assert _pairs.in_threads(lambda i: i * i, 9) == [i * i for i in range(9)]
 
     def fail(i: int) -> int:
         if i == 3:
@@ -402,25 +401,25 @@ def test_results_of_threads_come_in_order_and_errors_come_through():
         return i
 
     with pytest.raises(RuntimeError, match="task 3"):
-        _backend.in_threads(fail, 5)
+        _pairs.in_threads(fail, 5)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3, 8])
 def test_the_number_of_threads_does_not_matter(monkeypatch, n_threads):
     samples = adversarial(_heavy_tails, 5000)
     expected = pairs_by_numpy(monkeypatch, samples, True)
-    monkeypatch.setattr(_backend, "threads", lambda: n_threads)
-    monkeypatch.setattr(_backend, "_THREADS_FROM", 100)
+    monkeypatch.setattr(_pairs, "threads", lambda: n_threads)
+    monkeypatch.setattr(_pairs, "_THREADS_FROM", 100)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
-    assert len(_backend.parts_of(5000)) == n_threads
+    assert len(_pairs.parts_of(5000)) == n_threads
     assert count_pairs(samples, with_wrong=True) == expected
     again = read_samples(samples.y_true, samples.y_pred, samples.score)
     assert np.array_equal(again.kind, samples.kind)
 
 
 def test_more_threads_than_the_samples_of_a_side(monkeypatch):
-    monkeypatch.setattr(_backend, "threads", lambda: 4)
-    monkeypatch.setattr(_backend, "_THREADS_FROM", 1)
+    monkeypatch.setattr(_pairs, "threads", lambda: 4)
+    monkeypatch.setattr(_pairs, "_THREADS_FROM", 1)
     monkeypatch.setenv("OPENAUC_BACKEND", "numba")
     for n in (4, 5, 9):
         samples = adversarial(_ascending, n)

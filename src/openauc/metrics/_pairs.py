@@ -6,8 +6,12 @@ equals the numpy path to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,12 +19,13 @@ from numba import njit
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from openauc.metrics._backend import in_threads, parts_of
+from openauc.environment import cores, threads
 from openauc.metrics.samples import UNKNOWN_KIND, key_of_bits, score_bits
 
 Array = NDArray[Any]
 key_of: Any = njit(nogil=True, cache=True)(key_of_bits)
 
+_THREADS_FROM = 1 << 18  # samples
 _KEEP_BYTES = 1 << 27  # of working memory, at most, from one call to the next
 _CELL_BITS = 16  # at most: few enough cells to scatter into, and 16 bits left of any float32
 _FEW = 16  # below this many candidates a linear scan beats a search
@@ -35,6 +40,27 @@ def count_pairs(score: NDArray[Any], kind: NDArray[np.uint8], first_kind: int) -
     bits = score_bits(score)
     with _workspace(2 * bits.nbytes) as memory:
         return _count_in_cells(bits, kind, first_kind, memory)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores(), thread_name_prefix="openauc")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # the threads do not live on in a forked process
+
+
+def in_threads(function: Callable[[int], Any], n_tasks: int) -> list[Any]:
+    """``[function(0), function(1), ...]``, the first here and the others in threads."""
+    others = [_pool().submit(function, i) for i in range(1, n_tasks)]
+    return [function(0), *(task.result() for task in others)]
+
+
+def parts_of(n: int) -> list[slice]:
+    """Parts of ``n`` samples, one for each thread."""
+    edges = np.linspace(0, n, (threads() if n >= _THREADS_FROM else 1) + 1).astype(int).tolist()
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 _kept: list[NDArray[np.uint8]] = []

@@ -5,19 +5,39 @@ The single sort-and-count pass behind every ranking metric; counts are integers 
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.metrics._backend import fast_backend
+from openauc import _validation as check
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples, score_bits
 
 Counts = NDArray[Any]
 """Integers, or floats where samples are weighted."""
 TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, also among float32
+_COMPILED = "openauc.metrics._pairs"
+_LOAD_FROM = 1 << 17  # samples; importing numba costs as much as numpy needs for this many
+_USE_FROM = 1 << 12
+
+
+def compiled(n_samples: int) -> ModuleType | None:
+    """The compiled loops, if they are installed and so many samples are worth their start-up."""
+    choice = os.environ.get("OPENAUC_BACKEND", "auto")
+    check.check_choice("the environment variable OPENAUC_BACKEND", choice, ("auto", "numpy", "numba"))
+    if choice == "numpy" or (choice == "auto" and n_samples < _USE_FROM):
+        return None
+    unloaded = choice == "auto" and _COMPILED not in sys.modules
+    if unloaded and (n_samples < _LOAD_FROM or importlib.util.find_spec("numba") is None):
+        return None
+    return importlib.import_module(_COMPILED)  # waits where another thread is just importing it
 
 
 class RankTable(NamedTuple):
@@ -97,9 +117,8 @@ class Ranking:
 
 def rank(samples: Samples) -> Ranking:
     """Sort the samples by score, stably."""
-    fast = fast_backend(len(samples.score))
-    if fast is not None:
-        return Ranking(samples, *fast.argsort_bits(score_bits(samples.score)))
+    if (loops := compiled(len(samples.score))) is not None:
+        return Ranking(samples, *loops.argsort_bits(score_bits(samples.score)))
     order = np.argsort(samples.score, kind="stable")
     ascending = samples.score[order]
     last = np.append(np.flatnonzero(ascending[1:] != ascending[:-1]), len(order) - 1)

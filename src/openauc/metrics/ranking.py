@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label, Vector, Weights
-from openauc.metrics._backend import fast_backend
 from openauc.metrics.curve import Curve, Floats, segment_areas
-from openauc.metrics.rank_table import TINY, Counts, RankTable, exact_dot, may_overflow, rank
+from openauc.metrics.rank_table import TINY, Counts, RankTable, compiled, exact_dot, may_overflow, rank
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, read_samples
 
 Ties = Literal["half", "strict"]
@@ -253,8 +252,8 @@ def _pair_score(samples: Samples, ties: Ties, *, with_wrong: bool = False) -> fl
 def count_pairs(samples: Samples, *, with_wrong: bool) -> tuple[int, int]:
     """Pairs with known score < and == unknown score; misclassified known samples take part only ``with_wrong``."""
     first_kind = WRONG if with_wrong else CORRECT
-    if (fast := fast_backend(len(samples.score))) is not None:
-        less, equal = fast.count_pairs(samples.score, samples.kind, first_kind)
+    if (loops := compiled(len(samples.score))) is not None:
+        less, equal = loops.count_pairs(samples.score, samples.kind, first_kind)
         return less, equal
     is_unknown = samples.kind == UNKNOWN_KIND
     known = np.sort(samples.score[(samples.kind >= first_kind) & ~is_unknown])
