@@ -1,8 +1,8 @@
 """Where tasks run: in this process, in a pool of processes, or on a Ray cluster; one signature, the same results.
 
 An executor gets the function that does a task and a lazy iterable of tasks, and yields one outcome per task in order
-of completion. It takes a task from the iterable only when a worker is free for it. Whatever goes wrong with a task is
-its outcome; only an interruption ends the whole, as ``KeyboardInterrupt``.
+of completion. It takes a task from the iterable only when a worker is free for it. A task that fails has an outcome,
+too; only an interruption ends the run, as ``KeyboardInterrupt``.
 """
 
 from __future__ import annotations
@@ -39,27 +39,26 @@ RETRIES = 3
 """How often Ray starts a task again whose worker or node died."""
 
 POLL_SECONDS = 5.0
-"""How often, at least, the size of a Ray cluster is looked at."""
+"""How often, at least, the size of a Ray cluster is read again."""
 
 _READY, _INTERRUPTED = "ready", "interrupted"  # what a worker says besides outcomes
-_LONGEST_FOLDER = 70  # bytes of the folder in which a socket is made, whose name has at most 107
-
+_LONGEST_FOLDER = 70  # bytes: a socket in it may have a name of at most 107
 
 Work = Callable[[Any], Any]
-"""Makes an outcome of a task.
+"""Does a task and returns its outcome.
 
-A task has ``failed(error, seconds)``, the outcome of its failure; ``on_node(scratch)``, the task as a node of a cluster
-does it; and ``from_node(outcome)``, which makes of the outcome there that of the task.
+A task has three methods: ``failed(error, seconds)`` returns the outcome of a failure; ``on_node(scratch)`` returns the
+task that a node of a cluster gets; ``from_node(outcome)`` turns the node's outcome into that of the task.
 """
 Execute = Callable[[Work, Iterable[Any]], Iterator[Any]]
 
 
 class Interrupted(Exception):
-    """A task was stopped by a signal: not its failure, and everybody's end."""
+    """A task was stopped by a signal, which ends the whole run."""
 
 
 def in_process(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
-    """Do one task after the other, here."""
+    """Do one task after the other in this process."""
     for task in tasks:
         yield _attempt(work, task)
 
@@ -67,18 +66,18 @@ def in_process(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
 def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> Execute:
     """Executor with ``workers`` processes on this machine, each of which does one task at a time.
 
-    A worker that dies takes only its own task with it, which becomes a failed outcome, and is replaced; where none can
-    start, ``ChildProcessError`` ends the whole. When the consumer stops, running trainings save their checkpoints; when
-    this process dies, its workers end too. Workers are forked from a server that has imported what the work needs.
+    A worker that dies is replaced, and only its own task fails; if no worker can start, ``ChildProcessError`` ends the
+    run. When the consumer stops, running trainings save their checkpoints; when this process dies, its workers end too.
+    Workers are forked from a server that has imported what the work needs.
 
     Parameters
     ----------
     workers
-        Number of processes. A script that starts them needs ``if __name__ == "__main__":`` around what it does.
+        Number of processes. A script that starts them must do so below ``if __name__ == "__main__":``.
     threads
         Threads of each; by default the cores are divided among the workers.
     gpus
-        GPUs of this machine, dealt out to the workers in turn, so that each sees one. With 0, all see what there is.
+        GPUs of this machine, given to the workers in turn, so that each sees one. With 0, every worker sees all GPUs.
     """
     threads = max(1, cores() // max(1, workers)) if threads is None else threads
     for name, value, least in (("workers", workers, 1), ("threads", threads, 1), ("gpus", gpus, 0)):
@@ -111,7 +110,7 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
                             )
                         yield outcome
         finally:
-            _stop([*idle, *busy.values()])
+            _stop([worker.process for worker in (*idle, *busy.values()) if worker.process is not None])
 
     return execute
 
@@ -126,22 +125,22 @@ def ray_cluster(
 ) -> Execute:
     """Executor on a Ray cluster; see ``docs/cluster.md``.
 
-    Results come back to this process, which alone writes them. A task whose worker or node died is started again up to
-    `RETRIES` times, then it is a failed outcome.
+    Only this process writes results. A task whose worker or node died is started again up to `RETRIES` times, then it
+    has failed.
 
     Parameters
     ----------
     address
         Cluster to join, as ``ray.init`` takes it: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None starts one
-        on this machine and stops it in the end. A process that is connected to Ray already stays on that connection.
+        on this machine and stops it in the end. An existing connection of this process to Ray is used.
     cpus_per_trial, gpus_per_trial
         Resources that Ray reserves for a task; parts of a GPU are allowed. The number of CPUs is also the number of
         threads. Without GPUs a task does not see any.
     scratch
-        Folder that every node sees. Trials then train there, and one that is started again, by Ray or by a later run,
-        goes on from its checkpoint. Folders of finished trials are removed.
+        Folder that every node sees. Trials then train there, and a trial that is started again, by Ray or by a later
+        run, goes on from its checkpoint. Folders of finished trials are removed.
     runtime_env
-        What nodes lack and Ray is to bring there, for instance ``{"working_dir": "."}`` for methods of your own.
+        What Ray copies to the nodes, for instance ``{"working_dir": "."}`` for methods of your own.
     """
     ray = _import_ray()
     if not cpus_per_trial > 0:
@@ -150,7 +149,7 @@ def ray_cluster(
         raise ValueError(
             f"gpus_per_trial is {gpus_per_trial}; expected 0, a part of one GPU such as 0.25, or a whole number."
         )
-    # Left alone, every task without a share of a GPU would go to the first one.
+    # Otherwise every task without a share of a GPU would use the first one.
     hidden = {} if gpus_per_trial else {"CUDA_VISIBLE_DEVICES": ""}
     settings = {
         "num_cpus": cpus_per_trial,
@@ -160,8 +159,8 @@ def ray_cluster(
     }
 
     def held_by_cluster() -> int:
-        """How many tasks the nodes of the moment can hold."""
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        """How many tasks the nodes can hold that are there now."""
+        nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
         return sum(_held_by_node(node, cpus_per_trial, gpus_per_trial) for node in nodes)
 
     def execute(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
@@ -177,7 +176,7 @@ def ray_cluster(
             try:
                 while True:
                     held = held_by_cluster()
-                    # A few more keep the nodes busy, and show a cluster that can grow that there is need.
+                    # A few more keep the nodes busy, and make a cluster grow that can.
                     free = held + max(2, held // 4) - len(running)
                     for task in islice(waiting, max(0, free)):
                         running[remote.remote(shared, task, task.on_node(scratch))] = task
@@ -198,7 +197,7 @@ def ray_cluster(
 
 
 def _attempt(work: Work, task: Any) -> Any:
-    """Do a task; its error is an outcome, its interruption is everybody's."""
+    """Do a task. An error becomes its outcome; an interruption ends the run."""
     try:
         return work(task)
     except Interrupted as error:
@@ -215,11 +214,9 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 
 class _Worker:
-    """A process of the pool, started when there is a first task for it and again when it has died."""
+    """A process of the pool, started for its first task and again after it has died."""
 
-    process: ForkServerProcess
     connection: Connection
-    ready: bool
     task: Any
     begun: float
     death = ""
@@ -228,13 +225,14 @@ class _Worker:
         self.work = work
         # Rich then draws no progress bars across those of this process.
         self.environment = {**environment, "TTY_COMPATIBLE": "0"}
-        self.started = False
+        self.process: ForkServerProcess | None = None
+        self.ready = False
 
     def begin(self, task: Any) -> None:
-        if not (self.started and self.process.is_alive()):
+        if self.process is None or not self.process.is_alive():
             self._start()
         self.task, self.begun = task, time.perf_counter()
-        # The pipe to a process that died just now is broken; receive() tells.
+        # If the process has just died, the pipe is broken, and receive() will say so.
         with suppress(ConnectionError):
             self.connection.send(task)
 
@@ -246,17 +244,18 @@ class _Worker:
             _start_server(self.work, self.environment)
             self.process.start()
         other.close()
-        self.started, self.ready = True, False
+        self.ready = False
 
     def receive(self) -> Any:
         """Outcome of the task; None if the worker only said that it is ready."""
         try:
             said = self.connection.recv()
         except (EOFError, ConnectionError):
+            assert self.process is not None
             self.process.join()
             code = self.process.exitcode or 0
             if not self.ready and code >= 0:
-                # What it met there, the next one would meet as well.
+                # The next one would meet the same error.
                 raise ChildProcessError(
                     "a worker process could not start; its own message is above. A script that starts several "
                     'processes must do so below `if __name__ == "__main__":`.'
@@ -272,7 +271,7 @@ class _Worker:
 
 
 def _start_server(work: Work, environment: Mapping[str, str]) -> None:
-    """Start the process from which workers are forked, unless it runs; it imports the module of the work once."""
+    """Start the process from which workers are forked, unless it is running; it imports the module of the work."""
     module = getattr(getattr(work, "func", work), "__module__", "__main__")
     if module != "__main__":
         multiprocessing.set_forkserver_preload([module])
@@ -280,14 +279,14 @@ def _start_server(work: Work, environment: Mapping[str, str]) -> None:
     if len(os.fsencode(folder)) > _LONGEST_FOLDER and os.path.isdir("/tmp"):
         tempfile.tempdir = "/tmp"
     try:
-        with process_environment(environment):  # libraries look at their first import
+        with _process_environment(environment):  # libraries read it when they are imported
             forkserver.ensure_running()
     finally:
         tempfile.tempdir = folder
 
 
 @contextmanager
-def process_environment(values: Mapping[str, str]) -> Iterator[None]:
+def _process_environment(values: Mapping[str, str]) -> Iterator[None]:
     """Environment variables for the processes that are started in the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
@@ -303,11 +302,11 @@ def process_environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Start processes that never see Ctrl-C, which is for this one; here it waits until they have all they need."""
+    """Start processes that ignore Ctrl-C, which is for this one; here the signal waits until they have started."""
     waiting: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     handlers = {number: signal.signal(number, lambda n, frame: waiting.append(n)) for number in numbers}
-    resource_tracker.ensure_running()  # not later, because it unblocks the signal
+    resource_tracker.ensure_running()  # now, because it unblocks the signal
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -320,9 +319,9 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _serve(environment: Mapping[str, str], work: Work, connection: Connection) -> None:
-    """Life of a worker: do tasks until a signal comes."""
+    """What a worker does: tasks, until a signal comes."""
     with suppress(KeyboardInterrupt, EOFError):
-        # The signals of a terminal are for the driver, which passes them on; a second one would cut off the checkpoint.
+        # The driver passes on the signals of a terminal; a second one from there would cut off the checkpoint.
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         os.environ.update(environment)
@@ -346,9 +345,8 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _stop(workers: list[_Worker]) -> None:
-    """Ask workers to end, which makes a training save its checkpoint, and after a while insist."""
-    processes = [worker.process for worker in workers if worker.started]
+def _stop(processes: list[ForkServerProcess]) -> None:
+    """End processes with a signal on which a training saves its checkpoint, and kill those that are left."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + GRACE_SECONDS
@@ -370,7 +368,7 @@ def _death(code: int, ready: bool) -> str:
 
 
 def _import_ray() -> Any:
-    """The package, which need not be there where types are checked."""
+    """The package, which is optional."""
     try:
         return import_module("ray")
     except ImportError as error:
@@ -379,15 +377,15 @@ def _import_ray() -> Any:
 
 @contextmanager
 def _connected_to_ray(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[bool]:
-    """A connection to Ray, which ends with the block unless it was there before; yields if a cluster was started."""
+    """A connection to Ray for the block, unless there is one; yields whether a cluster was started here."""
     ray = _import_ray()
     if ray.is_initialized():
         if runtime_env is not None:
             raise ValueError("this process is connected to Ray already; pass runtime_env to that ray.init instead.")
         yield False
         return
-    # Unless told not to, a cluster reports its use to Ray's makers; an existing one has been told by its owner.
-    with process_environment({"RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")}):
+    # By default a new cluster reports its use to Ray's makers.
+    with _process_environment({"RAY_USAGE_STATS_ENABLED": os.environ.get("RAY_USAGE_STATS_ENABLED", "0")}):
         ray.init(
             address or "local",
             runtime_env=runtime_env,
@@ -406,7 +404,7 @@ def _on_node(work: Work, task: Any, moved: Any) -> Any:
     try:
         outcome = _attempt(work, moved)
     except KeyboardInterrupt:
-        # Cancelled, or the node is about to go: then Ray finds another one for a worker that died.
+        # Cancelled, or the node is about to stop: as the worker dies, Ray starts the task on another node.
         os._exit(1)
     return task.from_node(outcome)
 
@@ -423,7 +421,7 @@ def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> i
 
 
 def _cancel(references: list[Any], grace: float) -> None:
-    """End tasks as Ctrl-C would, and after a while in earnest."""
+    """Interrupt tasks as Ctrl-C does, and kill those that are left after ``grace`` seconds."""
     ray = _import_ray()
     if not references:
         return
@@ -435,7 +433,7 @@ def _cancel(references: list[Any], grace: float) -> None:
 
 
 def _dealt_gpus(gpus: int, workers: int) -> list[dict[str, str]]:
-    """Environment in which each worker sees one GPU, of those this process may see.
+    """Environment of each worker, in which it sees one of the GPUs that this process sees.
 
     >>> _dealt_gpus(2, workers=3)
     [{'CUDA_VISIBLE_DEVICES': '0'}, {'CUDA_VISIBLE_DEVICES': '1'}, {'CUDA_VISIBLE_DEVICES': '0'}]

@@ -124,12 +124,10 @@ class Accumulator:
         classes = classes_met(samples)
         if samples.y_pred.dtype.kind == "i" and samples.y_pred.min() < 0:
             positions("y_pred", samples.y_pred, classes, self.unknown_label)  # a negative class is an error
-        self._meet(classes, samples.y_true)
-        assert self._classes is not None
-        key = score_key(samples.score)
+        classes, key = self._meet(classes, samples.y_true), score_key(samples.score)
         if self.per_class:
-            true = positions("y_true", samples.y_true, self._classes, self.unknown_label)
-            pred = positions("y_pred", samples.y_pred, self._classes, self.unknown_label)
+            true = positions("y_true", samples.y_true, classes, self.unknown_label)
+            pred = positions("y_pred", samples.y_pred, classes, self.unknown_label)
             rows = Rows.of(key, Rows.pair(true, pred), self._shift)
             self._rows.add(rows if self.exact else Rows.united([rows]))
         else:
@@ -137,33 +135,30 @@ class Accumulator:
             self._rows.add(*Rows.by_kind(key, _kinds(samples.kind, rejected), self._shift))
         self._numbers += np.array([samples.n_known - samples.n_correct, samples.n_correct, samples.n_unknown])
 
-    def _meet(self, classes: NDArray[Any], labels: NDArray[Any]) -> None:
-        """Add classes to those met; what is stored by their position follows."""
+    def _meet(self, classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+        """All classes met, after these; rows are stored by the position of their class among them."""
         known = classes.astype(labels.dtype) if len(classes) == 0 else classes
-        if self._classes is None:
-            self._classes = known
-            return
-        if (known.dtype.kind == "U") != (self._classes.dtype.kind == "U"):
+        before = known if self._classes is None else self._classes
+        if (known.dtype.kind == "U") != (before.dtype.kind == "U"):
+            kinds = ("names", "integers") if known.dtype.kind == "U" else ("integers", "names")
             raise TypeError(
-                f"labels are {'names' if known.dtype.kind == 'U' else 'integers'} here but were "
-                f"{'integers' if known.dtype.kind == 'U' else 'names'} before; use the same kind of label in all parts."
+                f"labels are {kinds[0]} here but were {kinds[1]} before; use the same kind of label in all parts."
             )
-        if len(known) == len(self._classes) and np.array_equal(known, self._classes):
-            return
-        united = np.union1d(self._classes, known)
-        if self.per_class:
-            self._rows = RowStore(self._rows.rows().renumbered(np.searchsorted(united, self._classes)))
+        united = before if np.array_equal(known, before) else np.union1d(before, known)
+        if self.per_class and len(united) > len(before):
+            self._rows = RowStore(self._rows.rows().renumbered(np.searchsorted(united, before)))
         self._classes = united
+        return united
 
     def merge(self, other: Accumulator) -> Accumulator:
-        """A new accumulator of the samples of both, the same in whatever order and grouping parts are merged."""
+        """A new accumulator of the samples of both. The order and grouping of merging do not matter."""
         result = type(self)(**self._options())
         result.absorb(self)
         result.absorb(other)
         return result
 
     def absorb(self, part: Accumulator) -> None:
-        """Add the samples of another accumulator, which must be made alike."""
+        """Add the samples of another accumulator, which must have the same options."""
         if not isinstance(part, Accumulator):
             raise TypeError(f"cannot merge an Accumulator with {type(part).__name__}; pass another Accumulator.")
         mine, theirs = self._options(), part._options()
@@ -172,12 +167,8 @@ class Accumulator:
             raise ValueError(f"cannot merge accumulators made with {differ}; make all of them alike.")
         if part._classes is None:
             return
-        self._meet(part._classes, part._classes)
-        assert self._classes is not None
-        rows = part._rows.rows()
-        if self.per_class:
-            rows = rows.renumbered(np.searchsorted(self._classes, part._classes))
-        self._rows.add(rows)
+        classes, rows = self._meet(part._classes, part._classes), part._rows.rows()
+        self._rows.add(rows.renumbered(np.searchsorted(classes, part._classes)) if self.per_class else rows)
         self._numbers = self._numbers + part._numbers
 
     def _options(self) -> dict[str, Any]:
@@ -210,7 +201,7 @@ class Accumulator:
         return evaluation if self.exact else self._bounded(evaluation, chosen, samples, bins)
 
     def possible(self, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
-        """The metrics that can be had; an error where some were asked for that cannot."""
+        """Those of the metrics that can be computed; an error if one is asked for by name that cannot."""
         if self.exact:
             return metrics
         for name, metric in metrics.items():
@@ -232,10 +223,10 @@ class Accumulator:
     def _bounded(
         self, evaluation: Evaluation, metrics: Mapping[str, Metric], samples: RankedSamples, bins: BinCounts
     ) -> Evaluation:
-        """Values as the bounds have them where these agree; intervals moved along and widened by what is open."""
+        """The evaluation with exact values where the bounds agree, and intervals widened by the rest of the bounds."""
         values, intervals, thresholds = dict(evaluation.values), dict(evaluation.intervals), dict(evaluation.thresholds)
-        certificate = Certificate(bins, samples, per_class=self.per_class)
-        for name, (least, most) in self._certified(metrics, certificate).items():
+        certificate = Certificate(bins, samples)
+        for name, (least, most) in certificate.bounds(metrics).items():
             value, metric = values[name], metrics[name]
             values[name] = least if least == most else value
             if isinstance(metric, ColumnMetric) and metric.accepted is not None and least == most:
@@ -251,24 +242,16 @@ class Accumulator:
         return self.bounds_of(self.possible(METRICS))
 
     def bounds_of(self, metrics: Mapping[str, Metric]) -> Mapping[str, Bounds]:
-        """The same of other metrics, such as ``standard_metrics(max_ofpr=0.1)``; without those one cannot bound."""
+        """Bounds of other metrics, such as ``standard_metrics(max_ofpr=0.1)``; those without bounds are left out."""
         if self.exact:
             values = self.compute(metrics=metrics, level=None).values
             return MappingProxyType({name: (value, value) for name, value in values.items()})
+        possible = {name: m for name, m in self.possible(metrics).items() if self.n_unknown or not m.needs_unknown}
         samples, bins = self._ranked()
-        certificate = Certificate(bins, samples, per_class=self.per_class)
-        return MappingProxyType(self._certified(self.possible(metrics), certificate))
-
-    def _certified(self, metrics: Mapping[str, Metric], certificate: Certificate) -> dict[str, Bounds]:
-        found = {
-            name: certificate.of(metric)
-            for name, metric in metrics.items()
-            if self.n_unknown or not metric.needs_unknown
-        }
-        return {name: bounds for name, bounds in found.items() if bounds is not None}
+        return MappingProxyType(Certificate(bins, samples).bounds(possible))
 
     def _ranked(self, *, expanded: bool = False) -> tuple[RankedSamples, BinCounts]:
-        """The rows as samples with how often each occurred (``expanded`` repeats them), and the bins they are in."""
+        """The rows as weighted samples (``expanded``: repeated samples), and the bins they are in."""
         assert self._classes is not None
         rows, label, classes = self._rows.rows(), self.unknown_label, None
         if self.per_class:
@@ -287,13 +270,13 @@ class Accumulator:
         return RankedSamples(samples, classes), bins
 
     def save(self, file: PathLike | IO[bytes]) -> None:
-        """Write the state to a small ``.npz`` file, of which nothing is executed: an open one, or a path."""
+        """Write the state to an ``.npz`` file, given as a path or open; reading it executes nothing."""
         with atomic_write(file) if isinstance(file, str | os.PathLike) else nullcontext(file) as target:
             target.write(save_all({(): self}))
 
     @classmethod
     def load(cls, file: PathLike | IO[bytes]) -> Accumulator:
-        """What ``save`` wrote."""
+        """The accumulator that ``save`` wrote."""
         ((_, result),) = load_all(file)
         return result
 
@@ -303,7 +286,7 @@ class Accumulator:
 
 
 def save_all(parts: Mapping[Any, Accumulator]) -> bytes:
-    """Content of a ``.npz`` file of accumulators made alike, each under a key that JSON can hold."""
+    """Content of an ``.npz`` file of accumulators with the same options, each under a key that JSON can hold."""
     options = [part._options() for part in parts.values()][:1]
     head = json.dumps({"format": _FORMAT, "version": _VERSION, "options": options, "keys": list(parts)})
     rows = [part._rows.rows() for part in parts.values()]
@@ -326,7 +309,7 @@ def save_all(parts: Mapping[Any, Accumulator]) -> bytes:
 
 
 def load_all(file: PathLike | IO[bytes]) -> list[tuple[Any, Accumulator]]:
-    """What ``save_all`` made, as pairs of key and accumulator; a file that is damaged is a ValueError."""
+    """Pairs of key and accumulator from what ``save_all`` made; a damaged file is a ValueError."""
     path = file if isinstance(file, str | os.PathLike) else "the file"
     try:
         with np.load(file, allow_pickle=False) as archive:
@@ -367,6 +350,6 @@ def _load(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[t
 
 
 def _kinds(kind: NDArray[np.uint8], rejected: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Kinds of the ranking table, told apart by whether the model itself says unknown."""
+    """Kinds of samples, with kinds of their own for those that the model itself calls unknown."""
     rejected_kind = np.where(kind == UNKNOWN_KIND, np.uint8(UNKNOWN_REJECTED), np.uint8(WRONG_REJECTED))
     return np.where(rejected, rejected_kind, kind) if rejected.any() else kind
