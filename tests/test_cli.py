@@ -295,7 +295,7 @@ def test_version() -> None:
         ("header.csv", "y_true,y_pred,open_score\n", "header.csv holds no sample, only the names of its columns"),
         ("text.csv", "y_true,y_pred,open_score\n0,0,1\n-1,0,high\n", "line 3: column 'open_score' holds 'high'"),
         ("comma.csv", "y_true,y_pred,open_score\n0,0,0,5\n", "decimals are written with a point"),
-        ("logits.csv", "y_true,logit_0,logit_1\n0,a,1\n", "line 2: column 'logit_0' holds 'a', which is no number"),
+        ("logits.csv", "y_true,logit_0,logit_1\n0,a,1\n", "line 2: column 'logit_0' holds 'a', which is not a number"),
         ("nan.csv", "y_true,y_pred,open_score\n0,0,1\n-1,0,nan\n", "open_score is NaN for sample 1"),
         ("known.csv", "y_true,y_pred,open_score\n0,0,1\n1,0,2\n", "there is no unknown sample"),
         ("unknown.csv", "y_true,y_pred,open_score\n-1,0,1\n-1,0,2\n", "there is no known sample"),

@@ -85,7 +85,7 @@ def test_csv_line_numbers_are_those_of_the_file(tmp_path):
 @pytest.mark.parametrize("score", ["high", "0.5s"])
 def test_csv_score_that_is_no_number(tmp_path, score):
     (tmp_path / "p.csv").write_text(f"y_true,y_pred,open_score\n0,0,{score}\n")
-    with pytest.raises(ValueError, match=f"line 2: column 'open_score' holds '{score}', which is no number"):
+    with pytest.raises(ValueError, match=f"line 2: column 'open_score' holds '{score}', which is not a number"):
         Predictions.load(tmp_path / "p.csv")
 
 
@@ -131,7 +131,7 @@ def test_decimal_commas_between_commas_are_refused_with_advice(tmp_path):
     assert "line 2 has 4 values but the header has 3. A value with a comma needs quotes" in refusal(
         tmp_path, f"{HEADER}0,0,0,5\n"
     )
-    assert "line 2: column 'open_score' holds '0,5', which is no number; write decimals with a point" in refusal(
+    assert "line 2: column 'open_score' holds '0,5', which is not a number; write decimals with a point" in refusal(
         tmp_path, f'{HEADER}0,0,"0,5"\n'
     )
 
@@ -177,12 +177,12 @@ def test_a_column_nobody_needs_may_be_empty(tmp_path):
 @pytest.mark.parametrize("blank", ["", "\n"])
 def test_text_among_scores_is_shown_with_its_line(tmp_path, blank):
     message = refusal(tmp_path, f"{HEADER}0,0,1\n{blank}0,0,2\n-1,0,n/a\n")
-    assert f"line {4 + len(blank)}: column 'open_score' holds 'n/a', which is no number." in message
+    assert f"line {4 + len(blank)}: column 'open_score' holds 'n/a', which is not a number." in message
 
 
 def test_text_among_scores_of_other_formats_is_shown_with_its_sample(tmp_path):
     pq.write_table(pa.table({"y_true": [0, -1], "y_pred": [0, 0], "open_score": ["1", "x"]}), tmp_path / "p.parquet")
-    with pytest.raises(ValueError, match="sample 1: column 'open_score' holds 'x', which is no number"):
+    with pytest.raises(ValueError, match="sample 1: column 'open_score' holds 'x', which is not a number"):
         Predictions.load(tmp_path / "p.parquet")
     np.savez(tmp_path / "p.npz", y_true=[0, -1], y_pred=[0, 0], open_score=["high", "1"])
     with pytest.raises(ValueError, match="sample 0: column 'open_score' holds 'high'"):

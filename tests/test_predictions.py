@@ -350,7 +350,7 @@ def test_string_logits_of_a_file(tmp_path):
     with pytest.raises(TypeError, match="logits must be numbers, got for example 'high'"):
         Predictions.load(tmp_path / "p.parquet")
     (tmp_path / "p.csv").write_text("y_true,logit_0,logit_1\n0,0,1\n-1,high,2\n")
-    with pytest.raises(ValueError, match="line 3: column 'logit_0' holds 'high', which is no number"):
+    with pytest.raises(ValueError, match="line 3: column 'logit_0' holds 'high', which is not a number"):
         Predictions.load(tmp_path / "p.csv")
 
 

@@ -8,8 +8,10 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice, product
+from array import array
+from collections import UserDict
+from collections.abc import Collection, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,26 +94,25 @@ def _runs(text: str) -> bool:
     return text.lstrip("'")[:1] in _FORMULA_MARKS and not check.is_number(text)
 
 
-def read_columns(path: PathLike) -> Columns:
-    """All columns (or arrays) of a file of predictions, by name."""
+def read_columns(path: PathLike, *, gaps: bool = False) -> Columns:
+    """All columns (or arrays) of a file of predictions, by name; ``gaps`` allows empty cells of a ``.csv`` file."""
     suffix, file = suffix_of(path), Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}.")
-    readers: dict[str, Callable[[Path], Columns]] = {".npz": _read_npz, ".csv": Csv, ".parquet": _read_parquet}
-    return readers[suffix](file)
+    if suffix == ".csv":
+        return Csv(file, gaps=gaps)
+    return _read_npz(file) if suffix == ".npz" else _read_parquet(file)
 
 
 def read_about(path: PathLike) -> dict[str, str]:
     """What a file says beside its columns, as the encoder of its embeddings; nothing if it is a ``.csv`` file."""
-    suffix = suffix_of(path)
+    suffix, said = suffix_of(path), {}
     if suffix == ".parquet":
         with open_for_arrow(path) as file:
             found = import_pyarrow()[1].read_schema(file).metadata or {}
         said = {key.decode(errors="replace"): text.decode(errors="replace") for key, text in found.items()}
     elif suffix == ".npz":
         said = {name: str(text) for name, text in _read_npz(Path(path), about=True).items()}
-    else:
-        said = {}
     return {key.removeprefix(_ABOUT): text for key, text in said.items() if key.startswith(_ABOUT)}
 
 
@@ -122,8 +123,9 @@ def suffix_of(path: PathLike) -> str:
         return suffix
     said = f"{path} has the suffix {suffix!r}"
     if not suffix:
-        there = "has no suffix" if Path(path).exists() else "has no suffix, and there is no such folder"
-        said = f"{os.fspath(path)!r} {'is a folder' if Path(path).is_dir() else there}"
+        said = f"{os.fspath(path)!r} has no suffix" + ("" if Path(path).exists() else ", and there is no such folder")
+    if Path(path).is_dir():
+        said = f"{os.fspath(path)!r} is a folder"
     raise ValueError(f"{said}; expected a file that ends in one of {', '.join(FORMATS)}.")
 
 
@@ -133,11 +135,9 @@ def read_numbers(columns: Columns, name: str, path: PathLike) -> NDArray[Any]:
     if values.ndim == 1 and values.dtype.kind in "UO":
         for row, value in enumerate(values.tolist()):
             if isinstance(value, str | bytes) and not check.is_number(value):
-                comma = isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value)
-                hint = "; write decimals with a point" if comma else ""
-                raise ValueError(
-                    f"{path}, {place(columns, row)}: column {name!r} holds {value!r}, which is no number{hint}."
-                )
+                hint = "; write decimals with a point" if re.fullmatch(r"[+-]?\d+,\d+", str(value)) else ""
+                where = f"{path}, {place(columns, row)}"
+                raise ValueError(f"{where}: column {name!r} holds {value!r}, which is not a number{hint}.")
     return check.as_scores(name, values)
 
 
@@ -164,64 +164,60 @@ def parse_cells(cells: list[str]) -> NDArray[Any]:
     return np.array([cell.strip() for cell in cells], dtype=str)
 
 
-class Csv(Columns):
+class Csv(UserDict[str, Any]):
     """The columns of a CSV file, each parsed when it is asked for: one that nobody needs may hold anything.
 
     Columns are separated by commas, or by semicolons or tabs if the header holds no comma; only then a comma may be
-    a decimal point.
+    a decimal point. Empty cells are refused, or kept as empty texts with ``gaps``.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, gaps: bool = False) -> None:
+        super().__init__()
+        self._path, self._gaps = path, gaps
         try:
-            self._text = path.read_bytes().decode("utf-8-sig")
-            header = re.search(r"\S.*", self._text)
+            text = path.read_bytes().decode("utf-8-sig")
+            header = re.search(r"\S.*", text)
             self._delimiter = next((mark for mark in ",;\t" if header and mark in header[0]), ",")
-            self._read()
+            self._read(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter))
         except (UnicodeDecodeError, csv.Error) as error:
             raise ValueError(f"{path} is not a readable CSV file in UTF-8 ({error}).") from None
         if self._delimiter != ",":
-            warnings.warn(f"{path}: read as separated by {self._delimiter!r}, not by commas.", stacklevel=5)
+            warnings.warn(f"{path}: read as separated by {self._delimiter!r}, not by commas.", stacklevel=4)
 
-    def _read(self) -> None:
-        lines = self._lines()
-        header = [_unquote(name).strip() for name in next(filter(None, lines), [])]
+    def _read(self, reader: Any) -> None:
+        header = [_unquote(name).strip() for name in next(filter(None, reader), [])]
         if not header:
             raise ValueError(f"{self._path} is empty; expected a header line and one line per sample.")
         twice = next((name for i, name in enumerate(header) if name in header[:i]), None)
         if twice is not None:
             raise ValueError(f"{self._path} has two columns named {twice!r}; rename or drop one.")
-        self._position = {name: i for i, name in enumerate(header)}
-        self._cells: list[str] = []
-        for row in lines:
-            if len(row) == len(header):
-                self._cells += row
-            elif row:
+        cells: list[str] = []
+        self._line_numbers = array("q")
+        for row in filter(None, reader):
+            if len(row) != len(header):
                 raise ValueError(
-                    f"{self._path}, line {lines.line_num} has {len(row)} values but the header has {len(header)}."
+                    f"{self._path}, line {reader.line_num} has {len(row)} values but the header has {len(header)}."
                     + " A value with a comma needs quotes; decimals are written with a point."
                     * (len(row) > len(header))
                 )
-
-    def _lines(self) -> Any:
-        return csv.reader(io.StringIO(self._text, newline=""), delimiter=self._delimiter)
+            cells += row
+            self._line_numbers.append(reader.line_num)
+        self.data = {name: cells[i :: len(header)] for i, name in enumerate(header)}
 
     def line(self, row: int) -> int:
         """Number of the line that holds sample ``row``."""
-        lines = self._lines()
-        found: int = next(islice((lines.line_num for cells in lines if cells), row + 1, None))
-        return found
+        return self._line_numbers[row]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        values = self._column(name)
-        if values.dtype.kind == "U" and (values == "").any():
+        values = self._parsed(name)
+        if not self._gaps and values.dtype.kind == "U" and (values == "").any():
             line = self.line(int(np.argmax(values == "")))
             raise ValueError(f"{self._path}, line {line}: column {name!r} is empty; every sample needs a value.")
         return values
 
-    def _column(self, name: str) -> NDArray[Any]:
+    def _parsed(self, name: str) -> NDArray[Any]:
         """Numbers if all cells are, else texts, empty ones among them."""
-        cells = list(map(_unquote, self._cells[self._position[name] :: len(self._position)]))
+        cells = list(map(_unquote, self.data[name]))
         values = parse_cells(cells)
         if values.dtype.kind != "U" or self._delimiter == "," or any("." in cell for cell in cells):
             return values
@@ -230,22 +226,6 @@ class Csv(Columns):
             return values
         warnings.warn(f"{self._path}: column {name!r} is read with decimal commas.", stacklevel=5)
         return parse_cells(points)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._position
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._position)
-
-    def __len__(self) -> int:
-        return len(self._position)
-
-
-class GappyCsv(Csv):
-    """A CSV file in which cells may be empty: not every column is needed."""
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._column(name)
 
 
 def _read_npz(path: Path, *, about: bool = False) -> Columns:
@@ -381,15 +361,9 @@ def as_column_of_numbers(values: NDArray[Any], *, share: float = _NEARLY_ALL) ->
 def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collection[str]) -> dict[str, str | bool]:
     """Arguments of ``Predictions.load`` (and the unknown label) that fit these columns, by their names and contents.
 
-    Parameters
-    ----------
-    given
-        Argument (``label_column``, ``pred_column``, ``score_column``) -> the name asked for.
-    absent
-        The arguments whose column is not there, and needed.
+    ``given`` maps the arguments ``label_column``, ``pred_column`` and ``score_column`` to the names asked for; the
+    columns of ``absent`` arguments are needed and not there.
 
-    Examples
-    --------
     >>> file = {"label": ["0", "1", "other"], "prediction": [0, 1, 1], "confidence": [0.9, 0.8, 0.3]}
     >>> given = {"label_column": "y_true", "pred_column": "y_pred", "score_column": "open_score"}
     >>> guess = guess_arguments({name: np.array(values) for name, values in file.items()}, given, given)

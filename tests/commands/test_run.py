@@ -96,7 +96,7 @@ def test_a_dry_run_lists_trials_and_writes_nothing(benchmark: Path, tmp_path: Pa
         (("tabel2",), "Did you mean 'table2'?"),
         (("digits", "--only", "methd=openauc"), "method"),
         (("digits", "--budget", "cpu"), "budget"),
-        (("digits", "--jobs", 0), "--jobs is 0"),
+        (("digits", "--jobs", 0), "'--jobs'"),
         (("missing.py",), "there is no file missing.py"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from openauc.commands.predictions import (
     show_verdict,
     unknown_label_of,
 )
-from openauc.commands.terminal import say, show
+from openauc.commands.terminal import bounds_text, say, show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +91,7 @@ def evaluate(
     ] = None,
     shards: Annotated[bool, _at_scale("--shards", help="All FILEs are shards of one model.")] = False,
     by: Annotated[list[str] | None, _at_scale(help="Column of slices, a row for each; repeatable.")] = None,
-    jobs: Annotated[int | None, _at_scale("--jobs", "-j", help="Processes that read shards.")] = None,
+    jobs: Annotated[int | None, _at_scale("--jobs", "-j", min=1, help="Processes that read shards.")] = None,
     ray: Annotated[bool, _at_scale("--ray", help="Read shards on a Ray cluster started here.")] = False,
     ray_address: Annotated[str | None, _at_scale(help="Read shards on this Ray cluster, such as auto.")] = None,
     per_class: Annotated[
@@ -108,12 +108,13 @@ def evaluate(
     """
     from openauc.metrics.registry import standard_metrics
 
-    label = read_label(unknown_label)
+    label, quiet = read_label(unknown_label), json_out == "-"
     names = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     labels = {name: metric.label for name, metric in metrics.items()}
-    measuring: dict[str, Any] = {"metrics": metrics, "level": level, "rng": seed, "n_replicates": replicates}
+    measuring: dict[str, Any] = {"level": level, "rng": seed, "n_replicates": replicates}
     results: dict[str, dict[str, Any]] = {}
+    models: dict[Path, Predictions] = {}
     asked = (shards, by, jobs is not None, ray, ray_address, per_class, work, skip_bad)
     if any(asked) or any(map(_is_at_scale, files)):
         from openauc.shards import Plan
@@ -125,58 +126,48 @@ def evaluate(
                 "for files at scale."
             )
         plan = Plan(names=names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
-        measuring |= {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
+        reading = {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
-            found = _read_shards(sources, plan, measuring, quiet=json_out == "-")
+            found = _read_shards(sources, plan, {"metrics": metrics, **measuring, **reading}, quiet=quiet)
             title = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more"
             results[title] = found.to_dict(curves=curves)
-            if json_out != "-":
+            if not quiet:
                 _show_sharded(found, labels, title)
-        _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
-        return
-    from openauc.evaluation import evaluate as evaluate_triple
-    from openauc.verdict import judge
+    else:
+        from openauc.evaluation import evaluate as evaluate_triple
+        from openauc.metrics.legacy import explain
+        from openauc.verdict import judge
 
-    paths = [Path(file) for file in files]
-    read = [read_columns(path) for path in paths]
-    models = [load_file(path, names, columns) for path, columns in zip(paths, read, strict=True)]
-    label = unknown_label_of(unknown_label, *models)
-    models = [_with_unseen(model, path, label, unseen_unknown) for path, model in zip(paths, models, strict=True)]
-    for path, predictions, columns in zip(paths, models, read, strict=True):
-        decisions = None if pred_column == DECISION else _decisions(columns, predictions)
-        verdict = None
-        if decisions is not None:
-            verdict = judge(
-                *predictions, decisions, guarantee=_guarantee(path, acceptance), unknown_label=label, level=level
-            )
-            if json_out != "-":
-                show_verdict(verdict, str(path))
-        evaluation = evaluate_triple(*predictions, **measuring, unknown_label=label)
-        results[str(path)] = evaluation.to_dict(curves=curves)
-        if verdict is not None:
-            results[str(path)]["verdict"] = verdict.to_dict()
-        if legacy:
-            from openauc.metrics.legacy import explain
-
-            rows = explain(*predictions, unknown_label=label)
-            results[str(path)]["legacy"] = [row._asdict() for row in rows]
-        if json_out != "-":
-            _show_evaluation(evaluation, labels, title=str(path))
+        read = {path: read_columns(path) for path in map(Path, files)}
+        models = {path: load_file(path, names, columns) for path, columns in read.items()}
+        label = unknown_label_of(unknown_label, *models.values())
+        models = {path: _with_unseen(model, path, label, unseen_unknown) for path, model in models.items()}
+        for path, predictions in models.items():
+            about: dict[str, Any] = {}
+            decisions = None if pred_column == DECISION else _decisions(read[path], predictions)
+            if decisions is not None:
+                given = _guarantee(path, acceptance)
+                verdict = judge(*predictions, decisions, guarantee=given, unknown_label=label, level=level)
+                about["verdict"] = verdict.to_dict()
+                if not quiet:
+                    show_verdict(verdict, str(path))
+            evaluation = evaluate_triple(*predictions, metrics=metrics, **measuring, unknown_label=label)
+            if not quiet:
+                _show_evaluation(evaluation, labels, title=str(path))
             if legacy:
-                _show_legacy(rows)
+                rows = explain(*predictions, unknown_label=label)
+                about["legacy"] = [row._asdict() for row in rows]
+                if not quiet:
+                    _show_legacy(rows)
+            results[str(path)] = evaluation.to_dict(curves=curves) | about
     _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
     if report is not None:
         from openauc._files import write_text
         from openauc.report import predictions_report
 
         page = predictions_report(
-            dict(zip(model_names(paths), models, strict=True)),
-            ties=ties,
-            max_ofpr=max_ofpr,
-            min_ofpr=min_ofpr,
-            level=level,
-            rng=seed,
-            n_replicates=replicates,
+            dict(zip(model_names(list(models)), models.values(), strict=True)),
+            **{"ties": ties, "max_ofpr": max_ofpr, "min_ofpr": min_ofpr, **measuring},
             unknown_label=label,
             flipped=lower_is_unknown,
             command=shlex.join(["openauc", *sys.argv[1:]]),
@@ -219,15 +210,13 @@ def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | Non
     return found if len(set(found[found.astype(str) != predictions.y_pred.astype(str)].tolist())) <= 1 else None
 
 
-def _guarantee(path: Path, acceptance: float | None) -> Guarantee | None:
+def _guarantee(path: Path, acceptance: float | None) -> Guarantee:
     """What the model guarantees: as the option says, or as the file does."""
     from openauc.verdict import Guarantee
 
     text = read_about(path).get("promise")
-    guarantee = Guarantee() if text is None else Guarantee.from_json(text)
-    if acceptance is None:
-        return guarantee
-    return replace(guarantee, acceptance=check_fraction("acceptance", acceptance))
+    said = Guarantee() if text is None else Guarantee.from_json(text)
+    return said if acceptance is None else replace(said, acceptance=check_fraction("acceptance", acceptance))
 
 
 def _is_at_scale(file: str) -> bool:
@@ -235,9 +224,8 @@ def _is_at_scale(file: str) -> bool:
     from openauc.shards.evaluation import EXACT_BYTES
     from openauc.shards.paths import is_sharded
 
-    if is_sharded(file):
-        return True
-    return file.lower().endswith(".parquet") and os.path.isfile(file) and os.path.getsize(file) > EXACT_BYTES
+    large = file.lower().endswith(".parquet") and os.path.isfile(file) and os.path.getsize(file) > EXACT_BYTES
+    return large or is_sharded(file)
 
 
 def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:
@@ -245,8 +233,6 @@ def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:
 
     if jobs is not None and (ray or ray_address is not None):
         raise ValueError("--jobs is for processes of this machine; a Ray cluster takes as many shards as it has CPUs.")
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"--jobs is {jobs}; expected a whole number, at least 1.")
     if ray or ray_address is not None:
         return ray_cluster(ray_address)
     return in_process if jobs is None or jobs == 1 else process_pool(jobs, threads=1)
@@ -270,10 +256,9 @@ def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, qui
 def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: str) -> None:
     rows = []
     for name, value in evaluation.values.items():
-        low, high = evaluation.intervals[name]
         at = f"{evaluation.thresholds[name]:.6g}" if name in evaluation.thresholds else ""
         arrow = "↑" if evaluation.better[name] == "higher" else "↓"
-        rows.append((labels[name], f"{value:.4f}", f"{low:.4f} – {high:.4f}", arrow, at))
+        rows.append((labels[name], f"{value:.4f}", bounds_text(evaluation.intervals[name]), arrow, at))
     show(
         f"{title}: {evaluation.n_known:,} known, {evaluation.n_unknown:,} unknown samples",
         ("metric", "value", f"{evaluation.level:.0%} interval", "better", "threshold"),
@@ -282,22 +267,14 @@ def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: s
     )
 
 
-def _show_legacy(rows: Iterable[LegacyRow]) -> None:
+def _show_legacy(found: Iterable[LegacyRow]) -> None:
     from rich.text import Text
 
-    show(
-        "What older public codes compute",
-        ("name", "theirs", "exact", "difference"),
-        (
-            (
-                Text.assemble(f"{r.name}\n", (r.why, "dim")),
-                f"{r.value:.4f}",
-                f"{r.exact_value:.4f}",
-                f"{r.difference:+.4f}",
-            )
-            for r in rows
-        ),
+    rows = (
+        (Text.assemble(f"{r.name}\n", (r.why, "dim")), f"{r.value:.4f}", f"{r.exact_value:.4f}", f"{r.difference:+.4f}")
+        for r in found
     )
+    show("What older public codes compute", ("name", "theirs", "exact", "difference"), rows)
 
 
 def _show_sharded(found: ShardedEvaluation, labels: Mapping[str, str], title: str) -> None:
@@ -323,27 +300,20 @@ def _slice_name(value: str | None) -> str:
 def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
     from rich.text import Text
 
-    def cells(evaluation: Evaluation) -> Iterator[str | Text]:
-        for name in SHOWN:
-            if name not in evaluation.values:
-                yield "–"
-                continue
-            low, high = evaluation.intervals.get(name, (0.0, 0.0))
-            yield Text.assemble(f"{evaluation.values[name]:.4f}\n", (f"{low:.4f} – {high:.4f}", "dim"))
+    def cell(evaluation: Evaluation, name: str) -> str | Text:
+        if name not in evaluation.values:
+            return "–"
+        interval = bounds_text(evaluation.intervals.get(name, (0.0, 0.0)))
+        return Text.assemble(f"{evaluation.values[name]:.4f}\n", (interval, "dim"))
 
-    number = len(found.slices)
-    level = found.evaluation.level or 0.0
+    by, number, level = ", ".join(found.by), len(found.slices), found.evaluation.level or 0.0
+    rows = (
+        (", ".join(map(_slice_name, key)), f"{one.n_known:,}", f"{one.n_unknown:,}", *(cell(one, n) for n in SHOWN))
+        for key, one in found.slices.items()
+    )
     show(
-        f"By {', '.join(found.by)}: {number:,} slices",
-        (", ".join(found.by), "known", "unknown", *(labels[name].replace(" ", "\n") for name in SHOWN)),
-        (
-            (
-                ", ".join(map(_slice_name, key)),
-                f"{evaluation.n_known:,}",
-                f"{evaluation.n_unknown:,}",
-                *cells(evaluation),
-            )
-            for key, evaluation in found.slices.items()
-        ),
+        f"By {by}: {number:,} slices",
+        (by, "known", "unknown", *(labels[name].replace(" ", "\n") for name in SHOWN)),
+        rows,
         f"with {level:.0%} certainty the intervals of a column hold for all {number:,} slices at once (Bonferroni)",
     )

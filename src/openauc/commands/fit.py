@@ -16,7 +16,7 @@ from typer import Argument, Option
 from openauc._columns import means_unknown
 from openauc._files import add_inputs
 from openauc._validation import check_choice, is_number, named, read_label
-from openauc.commands.terminal import console, say, show, visible
+from openauc.commands.terminal import bounds_text, console, say, show, visible
 from openauc.commands.train import assignments
 from openauc.features.classifier.tables import MODEL, Missing, is_model
 from openauc.metrics.operating import Costs
@@ -187,7 +187,7 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     if report.tried:
         metric = "OpenAUC" if report.max_ofpr is None else f"OpenAUC, OFPR <= {report.max_ofpr:g}"
         rows = [
-            (f"{'*' if one.name == report.chosen else ' '} {one.name}", f"{one.openauc:.4f}", _range(*one.interval))
+            (f"{'*' if one.name == report.chosen else ' '} {one.name}", f"{one.openauc:.4f}", bounds_text(one.interval))
             for one in report.tried
         ]
         note = "* in use; intervals over the held-out classes"
@@ -199,7 +199,10 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     ]
     if (expected := report.expected) is not None:
         facts.append(
-            ("expected", f"OpenAUC {expected.openauc:.4f} ({_range(*expected.interval)}) on classes it has not seen")
+            (
+                "expected",
+                f"OpenAUC {expected.openauc:.4f} ({bounds_text(expected.interval)}) on classes it has not seen",
+            )
         )
     facts += [("unknown", unknown_when(classifier)), ("guarantee", classifier.guarantee_)]
     if report.small_classes:
@@ -208,7 +211,3 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     for fact in (*facts, *(("note", note) for note in report.notes), ("time", clock(seconds))):
         grid.add_row(*map(visible, fact))
     console().print(grid)
-
-
-def _range(low: float, high: float) -> str:
-    return f"{low:.4f} – {high:.4f}"

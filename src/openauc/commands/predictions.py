@@ -15,7 +15,7 @@ from typer import Argument, Option
 from openauc._columns import ColumnNames, means_unknown
 from openauc._files import write_text
 from openauc._validation import UNKNOWN, Label, check_choice, read_label
-from openauc.commands.terminal import p_text, say, say_wrapped, show
+from openauc.commands.terminal import bounds_text, p_text, say, say_wrapped, show
 
 if TYPE_CHECKING:
     from openauc._columns import Columns
@@ -233,8 +233,8 @@ def show_verdict(verdict: Verdict, title: str) -> None:
     for found in verdict.findings:
         aim = "" if found.aim is None else f"{found.said} {found.aim:{'.4f' if found.aim_interval else 'g'}}"
         outcome = Text(_OUTCOMES[found.outcome], style="bold red" if found.outcome == "failed" else "")
-        measured = f"{found.value:.4f}", _bounds(found.interval), f"{found.n:,}"
-        rows.append((found.name, *measured, aim, _bounds(found.aim_interval), outcome))
+        measured = f"{found.value:.4f}", bounds_text(found.interval), f"{found.n:,}"
+        rows.append((found.name, *measured, aim, bounds_text(found.aim_interval), outcome))
     show(
         f"{title}: decisions at the model's own threshold",
         ("", "measured", f"{verdict.level:.0%} interval", "of rows", "said before", "interval", "verdict"),
@@ -243,10 +243,6 @@ def show_verdict(verdict: Verdict, title: str) -> None:
     )
     for sentence in verdict.advice:
         say_wrapped(sentence)
-
-
-def _bounds(interval: tuple[float, float] | None) -> str:
-    return " – ".join(f"{bound:.4f}" for bound in interval or ())
 
 
 def _show_comparison(comparison: Comparison) -> None:

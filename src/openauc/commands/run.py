@@ -28,10 +28,10 @@ def run(
     benchmark: Annotated[str, Argument(help="Name, see `openauc list benchmarks`, or FILE.py with trials().")],
     store: Annotated[Path | None, Option("--store", "-o", help="Folder of results; else runs/NAME.")] = None,
     data_root: DataRoot = None,
-    jobs: Annotated[int | None, Option("--jobs", "-j", help="Trials at a time; else one per GPU/core.")] = None,
+    jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Trials at a time; else one per GPU/core.")] = None,
     ray: Annotated[bool, Option("--ray", help="Run on a Ray cluster started here.")] = False,
     ray_address: Annotated[str | None, Option(help="Run on this Ray cluster, such as auto.")] = None,
-    threads: Annotated[int, Option(help="Threads of each trial, on Ray also its CPUs.")] = 1,
+    threads: Annotated[int, Option(min=1, help="Threads of each trial, on Ray also its CPUs.")] = 1,
     gpus_per_trial: Annotated[float, Option(help="GPUs a trial reserves on Ray; a fraction shares one.")] = 0,
     scratch: Annotated[Path | None, Option(help="Folder that all Ray nodes see, for checkpoints.")] = None,
     only: Annotated[str | None, Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
@@ -97,9 +97,6 @@ def _local(jobs: int | None, threads: int) -> Execute:
     from openauc.environment import cores, reuse_memory
     from openauc.executors import in_process, process_pool
 
-    for option, value in (("--jobs", jobs), ("--threads", threads)):
-        if value is not None and value < 1:
-            raise ValueError(f"{option} is {value}; expected a whole number, at least 1.")
     gpus = torch.cuda.device_count()
     workers = jobs or gpus or max(1, cores() // threads)
     if workers > 1:

@@ -39,6 +39,11 @@ def p_text(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
+def bounds_text(bounds: Iterable[float] | None) -> str:
+    """An interval of four digits; nothing for none."""
+    return " – ".join(f"{bound:.4f}" for bound in bounds or ())
+
+
 def console() -> Console:
     """Names of files and classes are shown as they are, brackets and colons included."""
     from rich.console import Console

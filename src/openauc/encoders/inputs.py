@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from openauc._columns import GappyCsv, as_utf8, import_pyarrow, open_for_arrow, unreadable_parquet
+from openauc._columns import Csv, as_utf8, import_pyarrow, open_for_arrow, unreadable_parquet
 from openauc._validation import UNKNOWN, check_choice, read_label
 from openauc.encoders.base import Kind, bad_texts
 from openauc.protocols import get_protocol
@@ -132,7 +132,7 @@ def read_table(path: Path) -> tuple[Any, list[str]]:
     pyarrow, parquet = import_pyarrow()
     if path.suffix.lower() == ".csv":
         # By way of lists: from an array of strings, Arrow cuts each at its first NUL.
-        columns = GappyCsv(path)
+        columns = Csv(path, gaps=True)
         arrays = [pyarrow.array(column.tolist(), pyarrow.from_numpy_dtype(column.dtype)) for column in columns.values()]
         return pyarrow.table(arrays, list(columns)), []
     try:

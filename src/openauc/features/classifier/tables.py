@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from openauc._columns import (
     Columns,
-    GappyCsv,
     as_column_of_numbers,
     is_empty,
     place,
     read_about,
     read_columns,
-    suffix_of,
 )
 from openauc._files import PathLike
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction, named
@@ -186,7 +184,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.reader = GappyCsv(path) if suffix_of(path) == ".csv" and path.is_file() else read_columns(path)
+        self.reader = read_columns(path, gaps=True)
         self.columns = {name: self.reader[name] for name in self.reader}  # each parsed once
 
     def rows(self, rows: NDArray[np.int64]) -> str:
