@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from openauc.bench.suites.table2 import CPU_LAMBDA, cpu_trial
+from openauc.bench.benchmarks.table2 import CPU_LAMBDA, cpu_trial
 from openauc.bench.trial import TrialSpec
 from openauc.protocols import get_protocol
 

@@ -22,8 +22,8 @@ from figures import BLUE, GREEN, GREY, ORANGE, look, save
 from writing import RESULTS, write_results
 
 from openauc import Predictions, compare
+from openauc.bench.benchmarks.features import NETWORK_SPLITS, NETWORKS
 from openauc.bench.store import Store
-from openauc.bench.suites.features import NETWORK_SPLITS, NETWORKS
 from openauc.bench.summary import Summary, summarise
 from openauc.bench.trial import TrialResult
 from openauc.bench.variants import Column

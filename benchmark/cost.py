@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from openauc.bench.benchmarks import table2
 from openauc.bench.cost import flops_per_image, training_flops, training_images
-from openauc.bench.suites import table2
 from openauc.bench.trial import TrialSpec
 
 A100_TF32 = 156e12

@@ -21,8 +21,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from writing import write_results
 
 from openauc._files import write_text
+from openauc.bench.benchmarks.features import HEAD
 from openauc.bench.student import mean_interval
-from openauc.bench.suites.features import HEAD
 from openauc.bench.trial import TrialSpec
 from openauc.features import OpenSetClassifier
 from openauc.protocols import PROTOCOLS

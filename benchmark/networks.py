@@ -29,11 +29,11 @@ from openauc import Evaluation, evaluate
 from openauc._columns import read_columns, write_columns
 from openauc._trial_files import LOG, PREDICTIONS, WEIGHTS, features_file
 from openauc._validation import UNKNOWN, check_choice
+from openauc.bench.benchmarks import digits
+from openauc.bench.benchmarks.table2 import CPU_EPOCHS, cpu_trial
 from openauc.bench.paper import METHODS
 from openauc.bench.rendering import render
 from openauc.bench.store import Store
-from openauc.bench.suites import digits
-from openauc.bench.suites.table2 import CPU_EPOCHS, cpu_trial
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import Scalar, TrialResult, TrialSpec
 from openauc.comparison import holm

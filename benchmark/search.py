@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 
 from openauc._validation import check_choice
+from openauc.bench.benchmarks import digits
 from openauc.bench.store import Store
 from openauc.bench.student import mean_interval, paired_p
-from openauc.bench.suites import digits
 from openauc.bench.trial import Scalar, TrialResult, TrialSpec
 from openauc.bench.variants import ARGUMENT, Scored, scored_trials
 

@@ -6,7 +6,7 @@ One weight per method, by the mean over all of these trials: those of one protoc
 
 from __future__ import annotations
 
-from openauc.bench.suites.table2 import cpu_trial
+from openauc.bench.benchmarks.table2 import cpu_trial
 from openauc.bench.trial import TrialSpec
 
 LAMBDAS = (0.02, 0.1, 0.4)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from openauc.bench import cost
+from openauc.bench.benchmarks import benchmark_names, load_benchmark
 from openauc.bench.cost import flops_per_image, training_flops, training_images
-from openauc.bench.suites import load_suite, suite_names
 from openauc.bench.trial import TrialSpec
 from openauc.protocols import get_protocol
 
@@ -74,9 +74,9 @@ def test_a_training_is_images_times_epochs():
     assert training_flops(spec) == 2 * 100 * flops_per_image(spec)
 
 
-@pytest.mark.parametrize("name", suite_names())
-def test_every_suite_has_a_cost(name):
-    specs = load_suite(name).trials()
+@pytest.mark.parametrize("name", benchmark_names())
+def test_every_benchmark_has_a_cost(name):
+    specs = load_benchmark(name).trials()
     # One trial stands for all: counting wide networks takes a while.
     networks = [spec for spec in specs if spec.recipe is not None]
     assert training_flops(min(networks, key=lambda spec: (spec.recipe.image_size, spec.method == "arpl_cs"))) > 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openauc.bench.suites import digits
+from openauc.bench.benchmarks import digits
 from openauc.bench.trial import Job, TrialResult, TrialSpec
 from openauc.methods import recipe_for
 

@@ -1,4 +1,4 @@
-"""The programs in `benchmark/`, found as they find one another and, by the package's name, as a suite's method is."""
+"""The programs in `benchmark/`, found as they find one another and, by the package's name, as methods are."""
 
 import sys
 from pathlib import Path

@@ -8,7 +8,7 @@ from figures import LINES, figure1, figure2, save
 from PIL import Image
 
 from openauc import Predictions, openauc_score
-from openauc.bench.suites import digits, sensitivity
+from openauc.bench.benchmarks import digits, sensitivity
 from openauc.bench.trial import TrialResult
 from openauc.metrics.decision import threshold_sweep
 

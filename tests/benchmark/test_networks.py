@@ -9,9 +9,9 @@ import pytest
 
 from openauc import Predictions, openauc_score
 from openauc._trial_files import PREDICTIONS
+from openauc.bench.benchmarks import load_benchmark
 from openauc.bench.runner import run
 from openauc.bench.store import Store
-from openauc.bench.suites import load_suite
 from openauc.bench.trial import TrialSpec
 from openauc.features.classifier.rejector import Average
 from openauc.features.scores.base import REJECTORS
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmark"
 
 @pytest.mark.parametrize(("protocol", "methods", "splits"), [("digits", 9, 5), ("cifar10", 1, 4)])
 def test_every_method_and_rival_is_there(protocol, methods, splits):
-    specs = load_suite(FOLDER / "networks.py").trials(protocol=protocol)
+    specs = load_benchmark(FOLDER / "networks.py").trials(protocol=protocol)
     first = [spec for spec in specs if spec.seed == 0]
     epochs = min(spec.recipe.epochs for spec in specs)
     equal = [spec for spec in first if spec.recipe.epochs == epochs]

@@ -9,7 +9,7 @@ import pytest
 import search
 import tuning
 
-from openauc.bench.suites import load_suite, table2
+from openauc.bench.benchmarks import load_benchmark, table2
 from openauc.bench.trial import TrialResult
 from openauc.methods import make_method
 from openauc.methods.openauc import OpenAUC
@@ -20,9 +20,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmark"
 
 @pytest.mark.parametrize("name", ["ablation", "central", "search", "tuning"])
 def test_the_command_reads_it_and_methods_take_its_options(name):
-    suite = load_suite(FOLDER / f"{name}.py")
-    assert suite.description.endswith(".")
-    for method, method_args in {(spec.method, tuple(spec.method_args.items())) for spec in suite.trials()}:
+    benchmark = load_benchmark(FOLDER / f"{name}.py")
+    assert benchmark.description.endswith(".")
+    for method, method_args in {(spec.method, tuple(spec.method_args.items())) for spec in benchmark.trials()}:
         network = make_backbone("vgg32", width=4, image_size=8)
         make_method(method, network, 4, rng=np.random.default_rng(0), method_args=dict(method_args))
 

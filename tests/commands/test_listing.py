@@ -2,7 +2,7 @@
 
 from commands.application import refused, run
 from openauc import METRICS
-from openauc.bench.suites import suite_names
+from openauc.bench.benchmarks import benchmark_names
 from openauc.encoders import ENCODERS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import method_names
@@ -20,7 +20,7 @@ def test_lists_have_a_line_for_everything():
         "recipes": ("plain", "plus", "small"),
         "backbones": BACKBONES,
         "metrics": METRICS,
-        "benchmarks": suite_names(),
+        "benchmarks": benchmark_names(),
     }.items():
         said = run("list", what)
         first_words = [line.split()[0] for line in said.splitlines()]

@@ -87,7 +87,7 @@ def test_no_other_test_keeps_a_list(project: Path) -> None:
         "protocols/test_registry",
         "test_recipe",
         "commands/test_listing",
-        "bench/test_suites",
+        "bench/test_benchmarks",
     )
     files = [f"tests/{name}.py" for name in (*names, "contracts/test_layers")]
     # Neither the docs, which the copy lacks, nor what a fresh interpreter imports is a list of names.

@@ -111,9 +111,9 @@ def test_names_that_need_no_scikit_learn_are_those_it_has():
 
 
 def test_a_head_is_for_embeddings_and_its_scores_for_it():
-    with pytest.raises(ValueError, match="'logistic' .* 'digits' .* such as 'digits_pixels'"):
+    with pytest.raises(ValueError, match=r"'logistic' .* 'digits' .* such as 'digits_pixels'"):
         TrialSpec.of("digits", 0, "logistic")
-    with pytest.raises(ValueError, match="'logistic' .*leave out recipe and epochs"):
+    with pytest.raises(ValueError, match=r"'logistic' .*leave out recipe and epochs"):
         TrialSpec.of("digits_pixels", 0, "logistic", epochs=3)
     with pytest.raises(ValueError, match="score is 'learned'"):
         TrialSpec.of("digits_pixels", 0, "openauc", score="learned")

@@ -74,10 +74,10 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
     elif what == "metrics":
         yield from ((name, metric.label, metric.better) for name, metric in METRICS.items())
     else:
-        from openauc.bench.suites import load_suite, suite_names
+        from openauc.bench.benchmarks import benchmark_names, load_benchmark
 
-        for suite in map(load_suite, suite_names()):
-            yield suite.name, suite.description, " ".join(suite.options)
+        for benchmark in map(load_benchmark, benchmark_names()):
+            yield benchmark.name, benchmark.description, " ".join(benchmark.options)
 
 
 def _first_line(text: str | None) -> str:

@@ -48,20 +48,20 @@ def run(
     Exit code 0 when all went well, 1 when trials failed, 130 when interrupted.
     """
     require_torch("a benchmark")
+    from openauc.bench.benchmarks import load_benchmark
     from openauc.bench.cost import training_flops
     from openauc.bench.runner import run as run_all
     from openauc.bench.selection import select
-    from openauc.bench.suites import load_suite
     from openauc.commands.progress import Progress
     from openauc.executors import ray_cluster
 
-    suite = load_suite(benchmark)
+    chosen = load_benchmark(benchmark)
     given = {"budget": budget, "seeds": seeds}
     options = {**assignments("--set", set_), **{key: value for key, value in given.items() if value is not None}}
-    specs = suite.trials(**options)
+    specs = chosen.trials(**options)
     if only is not None:
         specs = select(specs, only)
-    out = store or Path("runs") / suite.name
+    out = store or Path("runs") / chosen.name
     cost = {spec.id: training_flops(spec) for spec in specs}
     if dry_run:
         _show_plan(specs, cost, out)

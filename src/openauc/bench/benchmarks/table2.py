@@ -44,13 +44,18 @@ def trials(budget: Budget = "paper", seeds: int = 1) -> list[TrialSpec]:
     """Every method on every protocol and split with ``seeds`` seeds."""
     check_choice("budget", budget, ("paper", "cpu"))
     protocols = TABLE_2_PROTOCOLS if budget == "paper" else CPU_PROTOCOLS
+    lams: dict[str, dict[str, Scalar]] = {method: {"lam": lam} for method, lam in CPU_LAMBDA.items()}
     return [
         spec
         for seed in range(seeds)
         for protocol in protocols
         for split in range(len(get_protocol(protocol).splits))
         for method in METHODS
-        for spec in (paper_trials if budget == "paper" else cpu_trials)(protocol, split, method, seed=seed)
+        for spec in (
+            paper_trials(protocol, split, method, seed=seed)
+            if budget == "paper"
+            else [cpu_trial(protocol, split, method, lams.get(method, {}), seed=seed)]
+        )
     ]
 
 
@@ -71,12 +76,6 @@ def paper_trials(protocol: str, split: int, method: str, *, seed: int = 0) -> li
         for recipe in sorted(recipes)
         for score in (TESTED_WITH if ranks else (None,))
     ]
-
-
-def cpu_trials(protocol: str, split: int, method: str, *, seed: int = 0) -> list[TrialSpec]:
-    """A method at the CPU budget."""
-    options: dict[str, Scalar] = {"lam": CPU_LAMBDA[method]} if method in CPU_LAMBDA else {}
-    return [cpu_trial(protocol, split, method, options, seed=seed)]
 
 
 def cpu_trial(

@@ -5,7 +5,7 @@ The trials are those of ``table2`` for CE+ on the first split, so a store of tha
 
 from __future__ import annotations
 
-from openauc.bench.suites import table2
+from openauc.bench.benchmarks import table2
 from openauc.bench.trial import TrialSpec
 
 PROTOCOLS: dict[table2.Budget, tuple[str, ...]] = {

@@ -11,6 +11,7 @@ from openauc.features.scores.base import REJECTORS
 from openauc.features.scores.registry import SCORES
 from openauc.methods import recipe_for
 from openauc.protocols import PROTOCOLS
+from openauc.recipe import Recipe
 
 HEAD = "logistic"
 RATES = {"gcpl": 0.01}
@@ -31,13 +32,11 @@ def trials(splits: int = 10) -> list[TrialSpec]:
     scored: list[tuple[str, str | None]] = [(HEAD, score) for score in (*REJECTORS, *SCORES)]
     trained: list[tuple[str, str | None]] = [(method, None) for method in NETWORKS]
     return [
-        _trial(name, split, method, score)
+        TrialSpec.of(name, split, method, recipe=_recipe(name, method), score=score)
         for name, split in problems
         for method, score in (*scored, *(trained if split < NETWORK_SPLITS else ()))
     ]
 
 
-def _trial(protocol: str, split: int, method: str, score: str | None) -> TrialSpec:
-    rate = RATES.get(method)
-    recipe = None if rate is None else recipe_for(None, protocol, method, learning_rate=rate)
-    return TrialSpec.of(protocol, split, method, recipe=recipe, score=score)
+def _recipe(protocol: str, method: str) -> Recipe | None:
+    return recipe_for(None, protocol, method, learning_rate=RATES[method]) if method in RATES else None

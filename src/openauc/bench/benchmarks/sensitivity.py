@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from openauc._validation import check_choice
-from openauc.bench.suites import digits
-from openauc.bench.suites.table2 import cpu_trial
+from openauc.bench.benchmarks import digits
+from openauc.bench.benchmarks.table2 import cpu_trial
 from openauc.bench.trial import TrialSpec
 from openauc.protocols import get_protocol
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from openauc.bench.benchmarks.table2 import TESTED_WITH
 from openauc.bench.paper import CUB_METHODS
-from openauc.bench.suites.table2 import TESTED_WITH
 from openauc.bench.trial import Scalar, TrialSpec
 
 WEIGHTS = "moco_v2_places.pth"
