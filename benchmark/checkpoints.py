@@ -25,7 +25,7 @@ from openauc.bench.trial import TrialSpec
 from openauc.comparison import holm
 from openauc.features import OpenSetClassifier
 from openauc.features.classifier.evidence import HeadWithScores
-from openauc.features.classifier.fitting import spread_ratio
+from openauc.features.scores.distance import spread_ratio
 from openauc.features.scores.registry import SCORES
 from openauc.training.predict import Embedded
 from openauc.training.trained import Network, load_data
@@ -123,9 +123,9 @@ def over_splits(tables: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, An
 def promises(fitted: dict[str, OpenSetClassifier], test: Embedded, training: Embedded) -> list[dict[str, Any]]:
     """What held-out classes promise of each rejector, and what it comes to on the test images, with the same head."""
     model = fitted["classifier, learned"]
-    final, names = model.observer_, [tried.name for tried in model.report_.tried if tried.name not in LEARNED]
-    observer = HeadWithScores.fit(final.head, training.features, training.labels, names, final.scaling)
-    raw, logits = observer(test.features)
+    final, names = model.head_with_scores_, [tried.name for tried in model.report_.tried if tried.name not in LEARNED]
+    scored_head = HeadWithScores.fit(final.head, training.features, training.labels, names, final.scaling)
+    raw, logits = scored_head(test.features)
     came = {name: Predictions.of(test.labels, logits.argmax(1), raw[:, i]) for i, name in enumerate(names)}
     came |= {name: fitted[f"classifier, {name}"].predictions(test.features, test.labels) for name in LEARNED}
     return [

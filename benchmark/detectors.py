@@ -23,7 +23,7 @@ from sklearn.svm import OneClassSVM
 
 from openauc._trial_files import PREDICTIONS
 from openauc.bench.store import Store
-from openauc.features.classifier.evidence import EvidenceScale, Task, observe_rest, standardise
+from openauc.features.classifier.evidence import EvidenceScale, Task, fit_and_score, standardise
 from openauc.features.classifier.fitting import COMPARED
 from openauc.features.classifier.heads import HEADS
 from openauc.features.classifier.splits import deal
@@ -46,11 +46,11 @@ DETECTORS: dict[str, Callable[[int], Any]] = {
 
 def scale_of(head: FittedHead) -> EvidenceScale:
     """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
-    y, final = head.data.train.labels, head.train().observer_
+    y, final = head.data.train.labels, head.train().head_with_scores_
     X = np.asarray(head.data.train.images, head.train().dtype_)
     task = Task(X, y, None, partial(HEADS[head.spec.method], final.head.strength), COMPARED, (), final.scaling)
     part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(head.spec.seed))
-    seen = [observe_rest(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]
+    seen = [fit_and_score(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]
     raw, predicted, label = (np.concatenate(found) for found in zip(*seen, strict=True))
     return standardise(raw, predicted, predicted == label, n_classes=len(head.train().classes_))[0]
 
@@ -59,7 +59,7 @@ def open_scores(name: str, head: FittedHead, data: OpenSetData) -> NDArray[Any]:
     """(n,) of the test part, by a detector or by the average of all standardised scores."""
     if name == AVERAGE:
         scale, X = scale_of(head), np.asarray(data.test.images, head.train().dtype_)
-        return np.asarray(((head.observer(*COMPARED)(X)[0] - scale.mean) / scale.deviation).mean(1))
+        return np.asarray(((head.with_scores(*COMPARED)(X)[0] - scale.mean) / scale.deviation).mean(1))
     X = np.asarray(data.train.images)
     rows = np.random.RandomState(head.spec.seed).permutation(len(X))[:MOST_SAMPLES]
     return -np.asarray(DETECTORS[name](head.spec.seed).fit(X[rows]).score_samples(data.test.images))

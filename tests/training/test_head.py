@@ -46,7 +46,7 @@ def test_the_learned_score_is_the_classifiers_own(head, data):
 
 
 def test_single_scores_look_at_the_final_head(head, data):
-    _, logits = head.train().observer_(np.asarray(data.test.images))
+    _, logits = head.train().head_with_scores_(np.asarray(data.test.images))
     found = predicted(head, spec("max_logit"), data)
     assert found.y_pred.tolist() == logits.argmax(1).tolist()
     np.testing.assert_allclose(found.open_score, -logits.max(1), rtol=1e-6)

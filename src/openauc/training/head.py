@@ -48,7 +48,7 @@ class FittedHead:
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: str) -> Embedded:
         """The features, which are the data, and the logits of the head."""
         X, labels = getattr(data, part)[:2]
-        final = self.train().observer_
+        final = self.train().head_with_scores_
         with threadpool_limits(1, user_api="blas"):
             logits = final.head.logits(final.scaling(self._typed(X)))
         return Embedded(X, logits.astype(np.float32), labels)
@@ -58,12 +58,12 @@ class FittedHead:
         rule = spec.score or "learned"
         if rule in ("learned", "average"):
             return _on_one_thread(self._with(rule).open_score)
-        observer = self.observer(self._name(rule))
-        return _on_one_thread(lambda X: observer(self._typed(X))[0][:, 0])
+        scored_head = self.with_scores(self._name(rule))
+        return _on_one_thread(lambda X: scored_head(self._typed(X))[0][:, 0])
 
-    def observer(self, *scores: str) -> HeadWithScores:
+    def with_scores(self, *scores: str) -> HeadWithScores:
         """The final head with these scores."""
-        final, X = self.train().observer_, self._typed(self.data.train.images)
+        final, X = self.train().head_with_scores_, self._typed(self.data.train.images)
         with threadpool_limits(1, user_api="blas"):
             return HeadWithScores.fit(final.head, X, self.data.train.labels, scores, final.scaling)
 

@@ -163,17 +163,17 @@ def test_no_group_is_on_both_sides_of_any_fold(monkeypatch, few_folds):
 
         return spy
 
-    for name in ("observe_fold", "observe_rest"):
+    for name in ("fit_fold", "fit_and_score"):
         monkeypatch.setattr(fitting, name, recorded(getattr(fitting, name)))
     X, y = wide(20)
     X, y = np.concatenate([X, jitter(X, 1e-4)]), np.append(y, y)  # each row twice
     groups = np.arange(120) % 60 // 2  # and two rows together
     OpenSetClassifier(random_state=0, rejector="average", folds=2, seen_by_encoder=False).fit(X, y, groups=groups)
-    assert {name for name, *_ in seen} == {"observe_fold", "observe_rest"}
+    assert {name for name, *_ in seen} == {"fit_fold", "fit_and_score"}
     for name, train, test in seen:
         assert len(np.unique(groups[test])) == len(test), "each group counts once"
         inside = np.isin(y[test], y[train])
-        assert inside.all() or name == "observe_fold"
+        assert inside.all() or name == "fit_fold"
         assert not set(groups[train]) & set(groups[test])
 
 

@@ -46,10 +46,10 @@ def model(data):
     return OpenSetClassifier(random_state=0).fit(*data)
 
 
-def fitted(data, y=None, **options):
+def fitted(data, y=None, groups=None, **options):
     X, given = data
     return OpenSetClassifier(random_state=0, **{"rejector": "average", "folds": 2, **options}).fit(
-        X, given if y is None else y
+        X, given if y is None else y, groups=groups
     )
 
 
@@ -335,7 +335,7 @@ def margin_of_mine(features, logits):
 def test_any_score_rejects(data, new, name):
     model = fitted(data, rejector=name)
     assert model.report_.chosen == name
-    raw = model.observer_(new[0])[0][:, 0]
+    raw = model.head_with_scores_(new[0])[0][:, 0]
     np.testing.assert_array_equal(np.argsort(raw), np.argsort(model.open_score(new[0])))
 
 
@@ -631,6 +631,16 @@ def test_that_many_rows_have_near_neighbours_is_told():
     assert len(said) == 1
     assert said[0].startswith("If rows come without the near neighbours that many of these have, 0.")
     assert said[0].endswith("Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows.")
+
+
+def test_where_every_class_is_one_group_of_similar_rows_nothing_is_said_of_them():
+    """Two given groups a class, whose rows are similar in pairs."""
+    X, y = blobs(4, 24, width=32, apart=5.0)
+    half = np.arange(96) % 24 >= 12
+    X[half] = X[~half] + 0.5 * np.random.default_rng(0).normal(size=(48, 32))
+    model = fitted((X, y), rejector="knn", seen_by_encoder=False, acceptance=0.6, groups=2 * y + half)
+    assert len(model.calibration_scores_) == 8
+    assert not any("near neighbours" in note for note in model.report_.notes)
 
 
 @pytest.mark.filterwarnings("ignore:If all classes come equally often")

@@ -11,9 +11,9 @@ from openauc.features.classifier.evidence import (
     EvidenceScale,
     HeadWithScores,
     Task,
+    fit_and_score,
+    fit_fold,
     name_of,
-    observe_fold,
-    observe_rest,
     standardise,
 )
 from openauc.features.classifier.heads import LogisticHead
@@ -31,7 +31,7 @@ def task_of(X, y, scores, weight=None, by_class=()):
     return Task(X, y, weight, LogisticHead, scores, by_class, as_it_is(X))
 
 
-def observer_of(head, X, y, scores):
+def scored_head_of(head, X, y, scores):
     return HeadWithScores.fit(head, X, y, scores, as_it_is(X))
 
 
@@ -116,7 +116,7 @@ def test_a_fold_holds_what_the_head_has_not_seen():
     train = np.flatnonzero((y < 3) & (np.arange(len(y)) % 2 == 0))
     test = np.setdiff1d(np.arange(len(y)), train)
     weight = np.random.default_rng(0).random(len(y))
-    fold = observe_fold(task_of(X, y, ("max_logit", "knn"), weight), train, test)
+    fold = fit_fold(task_of(X, y, ("max_logit", "knn"), weight), train, test)
     np.testing.assert_array_equal(fold.known, y[test] < 3)
     np.testing.assert_array_equal(fold.label, y[test])
     np.testing.assert_array_equal(fold.weight, weight[test])
@@ -124,7 +124,7 @@ def test_a_fold_holds_what_the_head_has_not_seen():
     assert not fold.correct[~fold.known].any()
     np.testing.assert_allclose(fold.evidence[fold.correct].mean(0), 0.0, atol=1e-9)
     assert fold.evidence[~fold.known].mean() > 1.0
-    raw = observe_rest(task_of(X, y, ("max_logit", "knn"), weight), train, test).raw
+    raw = fit_and_score(task_of(X, y, ("max_logit", "knn"), weight), train, test).scores
     np.testing.assert_allclose(fold.gap, raw[~fold.known].mean(0) - raw[fold.correct].mean(0))
 
 
@@ -132,8 +132,8 @@ def test_evidence_by_class_stands_behind_the_scores():
     X, y = blobs(4, 20)
     train = np.flatnonzero((y < 3) & (np.arange(len(y)) % 2 == 0))
     test = np.setdiff1d(np.arange(len(y)), train)
-    plain = observe_fold(task_of(X, y, ("knn", "max_logit", "gen")), train, test)
-    fold = observe_fold(task_of(X, y, ("knn", "max_logit", "gen"), by_class=("gen", "max_logit")), train, test)
+    plain = fit_fold(task_of(X, y, ("knn", "max_logit", "gen")), train, test)
+    fold = fit_fold(task_of(X, y, ("knn", "max_logit", "gen"), by_class=("gen", "max_logit")), train, test)
     assert fold.evidence.shape == (len(test), 5)
     np.testing.assert_array_equal(fold.evidence[:, :3], plain.evidence)
     assert len(fold.gap) == 3
@@ -145,7 +145,7 @@ def test_outliers_are_no_held_out_class():
     X, y = blobs(4, 20)
     y = np.where(y == 3, UNKNOWN, y)
     train = np.flatnonzero((y < 2) & (y >= 0) & (np.arange(len(y)) % 2 == 0))
-    fold = observe_fold(task_of(X, y, ("max_logit",)), train, np.setdiff1d(np.arange(len(y)), train))
+    fold = fit_fold(task_of(X, y, ("max_logit",)), train, np.setdiff1d(np.arange(len(y)), train))
     assert fold.held_out == {2}
     assert (~fold.known).sum() == 40
 
@@ -154,7 +154,7 @@ def test_labels_of_a_fold_without_the_first_class_are_right():
     """The head counts its classes from 0; answers are compared as the classes they are."""
     X, y = blobs(4, 20)
     train = np.flatnonzero((y > 0) & (np.arange(len(y)) % 2 == 0))
-    fold = observe_fold(task_of(X, y, ("max_logit",)), train, np.setdiff1d(np.arange(len(y)), train))
+    fold = fit_fold(task_of(X, y, ("max_logit",)), train, np.setdiff1d(np.arange(len(y)), train))
     assert fold.correct[fold.known].mean() > 0.9
 
 
@@ -165,9 +165,9 @@ def test_evidence_means_the_same_under_heads_of_few_and_of_many_classes():
     raws, folds = [], []
     for n_classes in (3, 11):
         train, test = np.flatnonzero(first & (y < n_classes)), np.flatnonzero(~first)
-        folds.append(observe_fold(task_of(X, y, ("energy", "class_mean")), train, test))
+        folds.append(fit_fold(task_of(X, y, ("energy", "class_mean")), train, test))
         head = LogisticHead().fit(X[train], y[train])
-        raws.append(observer_of(head, X[train], y[train], ("energy", "class_mean"))(X[test])[0][folds[-1].correct])
+        raws.append(scored_head_of(head, X[train], y[train], ("energy", "class_mean"))(X[test])[0][folds[-1].correct])
     raw = [values.mean(0) for values in raws]
     assert np.abs(raw[0] - raw[1])[0] > 2 * raws[0].std(0)[0], "energies of three classes and of eleven lie apart"
     for fold in folds:
@@ -178,9 +178,9 @@ def test_evidence_means_the_same_under_heads_of_few_and_of_many_classes():
 def test_cross_fitted_samples_are_seen_by_a_head_without_them():
     X, y = blobs(3, 20)
     train, test = np.arange(0, 60, 2), np.arange(1, 60, 2)
-    found = observe_rest(task_of(X, y, ("max_logit",)), train, test)
+    found = fit_and_score(task_of(X, y, ("max_logit",)), train, test)
     head = LogisticHead().fit(X[train], y[train])
-    np.testing.assert_array_equal(found.raw[:, 0], -head.logits(X[test]).max(1))
+    np.testing.assert_array_equal(found.scores[:, 0], -head.logits(X[test]).max(1))
     np.testing.assert_array_equal(found.predicted, head.logits(X[test]).argmax(1))
 
 
@@ -189,11 +189,11 @@ def test_outliers_at_hand_are_a_score():
     outliers = np.random.default_rng(1).normal(size=(20, 6)) - 3
     head = LogisticHead().fit(X, y)
     samples, labels = np.concatenate([X, outliers[:10]]), np.append(y, np.full(10, UNKNOWN))
-    observer = observer_of(head, samples, labels, ("knn", OUTLIERS))
-    known, unknown = (observer(rows)[0][:, 1] for rows in (X, outliers[10:]))
+    scored_head = scored_head_of(head, samples, labels, ("knn", OUTLIERS))
+    known, unknown = (scored_head(rows)[0][:, 1] for rows in (X, outliers[10:]))
     assert known.max() < unknown.min()
-    alone = observer_of(head, X, y, ("knn",))
-    np.testing.assert_array_equal(observer(X)[0][:, 0], alone(X)[0][:, 0], "other scores do not look at outliers")
+    alone = scored_head_of(head, X, y, ("knn",))
+    np.testing.assert_array_equal(scored_head(X)[0][:, 0], alone(X)[0][:, 0], "other scores do not look at outliers")
 
 
 class Constant(Score):
@@ -209,11 +209,13 @@ def test_scores_by_name_class_object_and_function():
     X, y = blobs(3)
     own = Constant()
     given = ["max_logit", Constant, SCORES["knn"], my_score]
-    observer = observer_of(LogisticHead().fit(X, y), X, y, given)
-    assert list(observer.scores) == ["max_logit", "Constant", SCORES["knn"].__name__, "my_score"]
-    raw, logits = observer(X)
+    scored_head = scored_head_of(LogisticHead().fit(X, y), X, y, given)
+    assert list(scored_head.scores) == ["max_logit", "Constant", SCORES["knn"].__name__, "my_score"]
+    raw, logits = scored_head(X)
     np.testing.assert_array_equal(raw[:, 0], raw[:, 3])
     assert raw.shape == (len(y), 4)
     assert logits.shape == (len(y), 3)
     assert name_of(own) == "Constant"
-    assert observer_of(observer.head, X, y, [own]).scores["Constant"] is not own, "the caller's object stays as it is"
+    assert scored_head_of(scored_head.head, X, y, [own]).scores["Constant"] is not own, (
+        "the caller's object stays as it is"
+    )

@@ -193,7 +193,7 @@ def test_outliers_at_hand(tmp_path):
     outliers = np.random.default_rng(2).normal(size=(15, X.shape[1])).astype(np.float32)
     classifier = OpenSetClassifier(head="class_mean", folds=2, random_state=0, seen_by_encoder=False)
     classifier.fit(np.concatenate([X, outliers]), np.append(NAMES[y], ["unknown"] * 15))
-    assert "outliers" in classifier.observer_.scores
+    assert "outliers" in classifier.head_with_scores_.scores
     assert_round_trip(classifier, tmp_path / "model")
 
 
@@ -358,7 +358,7 @@ def test_a_score_that_was_added_is_saved_and_needed_to_load(tmp_path, monkeypatc
 def test_a_score_with_other_state_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(SCORES, "own", Own)
     classifier = fit(rejector="own")
-    classifier.observer_.scores["own"].table = {1, 2}
+    classifier.head_with_scores_.scores["own"].table = {1, 2}
     with pytest.raises(ValueError, match=r"table is a set.* keep arrays and numbers"):
         classifier.save(tmp_path / "model")
 
@@ -536,7 +536,13 @@ def test_a_header_that_claims_more_than_there_is(saved):
 
 
 @pytest.mark.parametrize(
-    "name", ["observer_.head.weight", "observer_.scores.knn.references", "rejector_.weight", "calibration_scores_"]
+    "name",
+    [
+        "head_with_scores_.head.weight",
+        "head_with_scores_.scores.knn.references",
+        "rejector_.weight",
+        "calibration_scores_",
+    ],
 )
 def test_missing_and_misshapen_arrays(saved, name):
     before = load_file(saved / MODEL)[name]
@@ -561,7 +567,7 @@ def test_missing_and_misshapen_arrays(saved, name):
         lambda state: state.update(classes_={"labels": ["<U999999999", ["a", "b", "c", "d", "e"]]}),
         lambda state: state.update(classes_={"labels": ["<i8", ["a", "b", "c", "d", "e"]]}),
         lambda state: state["rejector_"]["object"].__setitem__(0, "rejector own"),
-        lambda state: state["observer_"]["object"][1]["head"]["object"].__setitem__(0, "head mlp"),
+        lambda state: state["head_with_scores_"]["object"][1]["head"]["object"].__setitem__(0, "head mlp"),
         lambda state: state["table_spec_"]["object"][1].update(features={"tuple": ["a", "b"]}),
         lambda state: state["table_spec_"]["object"][1].update(features={"tuple": [1]}),
         lambda state: state["table_spec_"]["object"][1].update(medians={"tuple": [0.5]}),

@@ -203,20 +203,19 @@ class TestManyRows:
 
             monkeypatch.setattr(fitting.Fitting, name, recorded)
 
-        for name in ("_set_aside_of_many", "_final", "_observe_aside"):
+        for name in ("_set_aside_of_many", "_fit_final"):
             spy(name)
         X, y = blobs(3, 140, width=16)
         model = self.fitted(X, y)
-        learned, aside = kept["_final"][0][1], kept["_observe_aside"][0][1]
+        learned, aside = kept["_fit_final"][0][1], kept["_set_aside_of_many"][1][0]
         assert not set(learned) & set(aside)
         assert set(learned) | set(aside) == set(range(420))
         assert len(aside) == len(set(aside)) == 99, "33 of each class"
-        observed = kept["_observe_aside"][1]
-        np.testing.assert_array_equal(model.calibration_classes_, observed.predicted[19:])
-        own, scale = (
-            model.evidence_scale_,
-            standardise(observed.raw[:19], observed.predicted[:19], observed.correct[:19], n_classes=3)[0],
-        )
+        raw, logits = model.head_with_scores_(X[aside])
+        predicted = logits.argmax(1)
+        np.testing.assert_array_equal(model.calibration_classes_, predicted[19:])
+        own, correct = model.evidence_scale_, predicted == y[aside]
+        scale, _ = standardise(raw[:19], predicted[:19], correct[:19], n_classes=3)
         np.testing.assert_array_equal((own.mean, own.deviation), (scale.mean, scale.deviation))
         assert model.report_.n_samples == 420
 
@@ -231,13 +230,13 @@ class TestManyRows:
     @pytest.mark.parametrize("given", [False, True])
     def test_copies_of_rows_set_aside_are_not_learned_from(self, given, monkeypatch):
         kept = []
-        original = fitting.Fitting._final
+        original = fitting.Fitting._fit_final
 
         def spy(self, task, rows, outliers):
             kept.append(rows)
             return original(self, task, rows, outliers)
 
-        monkeypatch.setattr(fitting.Fitting, "_final", spy)
+        monkeypatch.setattr(fitting.Fitting, "_fit_final", spy)
         X, y = blobs(3, 140, width=16)
         groups = np.arange(len(y)) // 4
         if not given:

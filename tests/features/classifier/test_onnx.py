@@ -72,9 +72,9 @@ def run(path, X):
 
 def assert_same_decisions(classifier, path, X, close=CLOSE, dtype=None):
     """Labels and classes of all samples; p-values of those whose score is not beside one of calibration."""
-    head = classifier.observer_.head
+    head = classifier.head_with_scores_.head
     classifier.export_onnx(path, dtype=dtype)
-    assert classifier.observer_.head is head
+    assert classifier.head_with_scores_.head is head
     onnx.checker.check_model(onnx.load(path), full_check=True)
     found = run(path, X)
     score = classifier.open_score(X)
@@ -131,7 +131,7 @@ def test_outliers_at_hand(tmp_path):
     X, y, new = clusters()
     outliers = np.random.default_rng(1).normal(size=(20, X.shape[1])).astype(np.float32)
     classifier = fit(np.concatenate([X, outliers]), np.append(y, [-1] * 20), head="class_mean", per_class=True)
-    assert "outliers" in classifier.observer_.scores
+    assert "outliers" in classifier.head_with_scores_.scores
     assert_same_decisions(classifier, tmp_path / "model.onnx", new)
 
 

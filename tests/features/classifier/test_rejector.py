@@ -34,7 +34,7 @@ N_SCORES = len(EVIDENCE)
 
 
 def folds_of_classes(n_classes=6, per_class=20, n_known=60, *, seed=0, shift=1.5):
-    """One fold for each class, in which it plays unknown and its evidence is shifted."""
+    """One fold for each class, in which it is held out and its evidence is shifted."""
     rng = np.random.default_rng(seed)
     folds = []
     for held in range(n_classes):
@@ -157,7 +157,7 @@ class Reversed(Average):
 # Who is learned from
 
 
-def test_no_fold_is_scored_by_what_saw_its_classes_play_unknown():
+def test_no_fold_is_scored_by_what_learned_from_its_held_out_classes():
     folds = folds_of_classes() + folds_of_classes(seed=1)  # each class is held out twice
     seen = []
 
@@ -208,7 +208,7 @@ def learn(folds, n_classes=6, max_ofpr=None):
     return Learned.learn(folds, n_classes=n_classes, max_ofpr=max_ofpr, seed=0)
 
 
-def test_pseudo_unknown_samples_rank_above_and_every_score_counts():
+def test_samples_of_held_out_classes_rank_above_and_every_score_counts():
     folds = folds_of_classes()
     learned, new = learn(folds), folds_of_classes(seed=1)
     value = HeldOut(new, [learned(fold.evidence) for fold in new]).estimate().value
@@ -540,7 +540,7 @@ def test_enough_outliers_are_a_score_of_their_own(count, few_folds):
     outliers = () if count < 5 else (OUTLIERS,)
     expected = (*plain, *outliers, *by_class)
     assert model.rejector_.names == expected
-    assert tuple(model.observer_.scores) == (*plain, *outliers)
+    assert tuple(model.head_with_scores_.scores) == (*plain, *outliers)
     assert OUTLIERS not in tried(model)
     _, curves = model.rejector_.contributions()
     assert len(curves) == len(expected)
@@ -587,6 +587,7 @@ def test_classes_collapsed_onto_their_means_warn_and_the_largest_logit_rejects(f
     assert model.report_.chosen == "max_logit"
     assert any("seen_by_encoder=False if it was not" in note for note in model.report_.notes)
     assert (model.report_.tried, model.report_.expected) == ((), None)
+    assert "In use: max_logit. Nothing is forecast." in str(model.report_)
 
 
 @pytest.mark.parametrize(("seen", "chosen"), [(False, "learned"), (True, "max_logit")])

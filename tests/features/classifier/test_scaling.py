@@ -177,7 +177,7 @@ def test_unix_times_among_features_do_not_drown_the_others():
     X, new = (np.column_stack([x @ turned, rng.uniform(1.6e9, 1.7e9, len(x))]) for x in (X, new))
     truth = np.where(y_new < 4, y_new, -1)
     model, drowned = (fitted(X, y, scaling=kind) for kind in ("auto", "embedding"))
-    assert model.observer_.scaling.kind == "columns"
+    assert model.head_with_scores_.scaling.kind == "columns"
     assert np.mean(model.predict(new) == truth) > 0.95
     assert np.mean(drowned.predict(new) == truth) < 0.5
 

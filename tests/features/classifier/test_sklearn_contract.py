@@ -142,7 +142,7 @@ def test_groups_are_routed(data):
         np.testing.assert_array_equal(passed, groups[rows])
 
 
-def test_a_search_with_pseudo_unknown_classes(data):
+def test_a_search_with_held_out_classes(data):
     """No unknown sample is there: classes that a fold holds out are what the scorer takes for unknown."""
     X, y = data
     search = GridSearchCV(

@@ -95,6 +95,23 @@ class Calibration:
         return thresholds, smallest_sample(acceptance) if np.isinf(thresholds).any() else 0
 
 
+def guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
+    """The guarantee in one sentence, and where it comes from."""
+    if acceptance == 1.0:
+        return "every row is accepted, known or not", ""
+    if kind == "split":
+        return (
+            f"at least {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the {n:,} "
+            "rows set aside to check with",
+            "Split-conformal: it holds on average over such rows and draws of them, in finite samples.",
+        )
+    return (
+        f"about {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the training rows",
+        f"The threshold comes from {n:,} rows, each scored by a model that had not seen it or its copies. There is no "
+        "lower bound; calibration='split' or calibrate(X, y) gives one.",
+    )
+
+
 def benjamini_hochberg(p_values: Floats, fdr: float) -> NDArray[np.bool_]:
     r"""Which hypotheses to reject so that the expected share of false rejections among them is at most ``fdr``.
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
@@ -20,12 +21,13 @@ from sklearn.utils.validation import (
     column_or_1d,
     validate_data,
 )
+from threadpoolctl import threadpool_limits
 
 from openauc._columns import is_empty
 from openauc._validation import UNKNOWN, check_choice, check_fraction
-from openauc.features.classifier.conformal import Calibration, benjamini_hochberg
-from openauc.features.classifier.evidence import KINDS, below, name_of
-from openauc.features.classifier.fitting import Calibrated, Fitting
+from openauc.features.classifier.conformal import Calibration, benjamini_hochberg, guarantee
+from openauc.features.classifier.evidence import KINDS, Scored, below, name_of
+from openauc.features.classifier.fitting import Fitting
 from openauc.features.classifier.heads import HEADS, Array, Floats, is_fitted
 from openauc.features.classifier.report import FitReport
 from openauc.features.classifier.scaling import SCALINGS
@@ -39,8 +41,9 @@ Rows = NDArray[np.int64]
 
 CHUNK = 4096
 """Samples predicted together, which bounds the memory."""
+SMALL = 20_000_000
+"""Entries of X up to which one thread fits: more threads slow small products down where cores are busy."""
 THRESHOLDS = ("acceptance", "youden", "cost")
-CALIBRATIONS = ("cross", "split")
 GUARANTEE_ROOM = 0.02
 """A change of acceptance or forecast up to this size is not reported."""
 
@@ -214,45 +217,50 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         numbers[~outlier] = known
         rng = check_random_state(self.random_state)
         self.dtype_, self.table_spec_ = features.dtype, TableSpec()
-        calibration, alike = Fitting(self, features, numbers, weight, code, rng).run()
-        self._take_calibration(calibration.score, calibration.predicted, self.calibration_kind_)
+        with threadpool_limits(1 if features.size < SMALL else None, user_api="blas"):
+            calibration, alike = Fitting(self, features, numbers, weight, code, rng).run()
+        self._take_calibration(calibration.scores, calibration.predicted, self.calibration_kind_)
+        sentences = list(self._with_other_rows(calibration, alike))
+        self.report_ = replace(self.report_, notes=(*self.report_.notes, *sentences))
+        for sentence in sentences:
+            warnings.warn(sentence, stacklevel=2)
+        return self
+
+    def _with_other_rows(self, calibration: Scored, alike: Scored | None) -> Iterator[str]:
+        """Sentences about rows to come of which much fewer would be accepted, or that would lower the forecast."""
         size = np.bincount(calibration.label, minlength=len(self.classes_))
-        weight_of_rows = 1.0 / size[calibration.label]
-        futures = [
-            ("all classes come equally often", calibration, weight_of_rows, "Then calibrate(X, y) with such rows.")
+        others = [
+            (
+                "all classes come equally often",
+                "Then calibrate(X, y) with such rows.",
+                calibration,
+                1.0 / size[calibration.label],
+            )
         ]
         if alike is not None:
             condition = "rows come without the near neighbours that many of these have"
-            way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
-            futures.append((condition, alike, np.ones(len(alike.score)), way_out))
+            remedy = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
+            others.append((condition, remedy, alike, np.ones(len(alike.label))))
         usual, now = self._expect(calibration, None)
-        for condition, rows, weight, way_out in futures:
-            changes = self._failures(rows, weight, usual, now)
-            if changes:
-                sentence = f"If {condition}, {' and '.join(changes)}. {way_out}"
-                self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
-                warnings.warn(sentence, stacklevel=2)
-        return self
-
-    def _failures(self, rows: Calibrated, weight: Floats, usual: float, now: float) -> list[str]:
-        """Changes of acceptance and forecast with other rows, if one of them is much lower; else none."""
-        accepted, openauc = self._expect(rows, weight)
-        changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
-        chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weight**2).sum()) / weight.sum()
-        failed = usual - accepted > max(GUARANTEE_ROOM, chance)
         expected = self.report_.expected if self.max_ofpr is None else None
-        if expected is not None:
-            forecast = expected.openauc + openauc - now
-            changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
-            failed |= forecast < min(expected.interval.low, expected.openauc - GUARANTEE_ROOM)
-        return changes if failed else []
+        for condition, remedy, rows, weight in others:
+            accepted, openauc = self._expect(rows, weight)
+            changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
+            chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weight**2).sum()) / weight.sum()
+            lower = usual - accepted > max(GUARANTEE_ROOM, chance)
+            if expected is not None:
+                forecast = expected.openauc + openauc - now
+                changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
+                lower |= forecast < min(expected.interval.low, expected.openauc - GUARANTEE_ROOM)
+            if lower:
+                yield f"If {condition}, {' and '.join(changes)}. {remedy}"
 
-    def _expect(self, rows: Calibrated, weight: Floats | None) -> tuple[float, float]:
+    def _expect(self, rows: Scored, weight: Floats | None) -> tuple[float, float]:
         """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""
-        accepted = float(np.average(rows.score <= self.thresholds_[rows.predicted], weights=weight))
+        accepted = float(np.average(rows.scores <= self.thresholds_[rows.predicted], weights=weight))
         unknown = np.sort(self.held_out_scores_[self.held_out_kinds_ < 0])
-        above = 1.0 - below(unknown, rows.score) / max(len(unknown), 1)
-        return accepted, float(np.average(above * (rows.predicted == rows.label), weights=weight))
+        above = 1.0 - below(unknown, rows.scores) / max(len(unknown), 1)
+        return accepted, float(np.average(above * rows.correct, weights=weight))
 
     def _check_parameters(self) -> None:
         if isinstance(self.head, str):
@@ -268,7 +276,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"rejector is {self.rejector!r}; expected a name, a Score or a function.")
         elif name_of(self.rejector) in (*REJECTORS, *KINDS):
             raise ValueError(f"the rejector has the name of one of ours, {name_of(self.rejector)!r}; rename it.")
-        check_choice("calibration", self.calibration, CALIBRATIONS)
+        check_choice("calibration", self.calibration, ("cross", "split"))
         check_choice("scaling", self.scaling, SCALINGS)
         if self.seen_by_encoder not in (True, False, "auto"):
             raise ValueError(f"seen_by_encoder is {self.seen_by_encoder!r}; expected True, False or 'auto'.")
@@ -288,7 +296,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Labels, and which rows are outliers; decides ``unknown_label_``."""
         given: NDArray[Any] = column_or_1d(y)
-        missing = np.array([_is_missing(label) for label in given.tolist()], bool)
+        missing = np.array([label is None for label in given.tolist()], bool)
         present = given[~missing]
         names = present.dtype.kind in "US" or (len(present) > 0 and isinstance(present[0], str | bytes))
         if missing.any() and not (names and self.unknown_label is None):
@@ -357,9 +365,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """(n, C) probabilities of the classes, for a sample that is known."""
-        parts = [np.exp(logits - logits.max(1, keepdims=True)) for _, logits in self._observed(X)]
-        odds = np.concatenate(parts)
-        return np.asarray(odds / odds.sum(1, keepdims=True))
+        return np.asarray(softmax(np.concatenate([logits for _, logits in self._scored(X)]), axis=1))
 
     def select_unknown(self, X: ArrayLike, *, fdr: float = 0.1) -> NDArray[np.bool_]:
         """Which samples of a batch to call unknown, so that about ``fdr`` of these are known (Benjamini-Hochberg).
@@ -385,7 +391,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, X: ArrayLike) -> tuple[Floats, Rows]:
         """Score and index of the class of each sample."""
-        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._observed(X)), strict=True)
+        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._scored(X)), strict=True)
         return np.concatenate(scores), np.concatenate(predicted)
 
     def _by_name(self, X: Any) -> Any:
@@ -401,16 +407,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return _checked_table(X[wanted.tolist()])
 
-    def _observed(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
+    def _scored(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
         """Scores and logits, a chunk of samples at a time."""
         check_is_fitted(self)
         features = np.asarray(validate_data(self, self._by_name(X), reset=False, dtype=[self.dtype_]))
         for start in range(0, len(features), CHUNK):
-            yield self._observe(features[start : start + CHUNK])
+            yield self._score(features[start : start + CHUNK])
 
-    def _observe(self, X: Array) -> tuple[Array, Array]:
+    def _score(self, X: Array) -> tuple[Array, Array]:
         """Scores and logits, in the array API."""
-        raw, logits = self.observer_(X)
+        raw, logits = self.head_with_scores_(X)
         predicted = logits.__array_namespace__().argmax(logits, axis=1)
         return self.rejector_(self.evidence_scale_(raw, predicted)), logits
 
@@ -459,52 +465,48 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._set_thresholds()
 
     def _set_thresholds(self) -> None:
-        n, n_classes = len(self.calibration_scores_), len(self.classes_)
+        n = len(self.calibration_scores_)
         fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
         self.calibration_ = Calibration.of(
-            self.calibration_scores_, self.calibration_classes_, n_classes, fewest=fewest
+            self.calibration_scores_, self.calibration_classes_, len(self.classes_), fewest=fewest
         )
         self.guarantee_details_ = ""
-        if self.threshold == "acceptance":
-            self.thresholds_, missing = self.calibration_.thresholds(self.acceptance)
-            self.guarantee_, self.guarantee_details_ = _guarantee(self.acceptance, self.calibration_kind_, n)
-            if missing:
-                self.guarantee_ = f"none: {n} calibration samples, {missing} are needed; nothing is rejected"
-                warnings.warn(
-                    f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a guarantee "
-                    f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
-                    stacklevel=3,
-                )
-            elif fewest is not None:
-                small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
-                shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-                but = f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
-                self.guarantee_details_ += f" It holds for the rows of each predicted class{but if small else ''}."
+        if self.threshold != "acceptance":
+            value, self.guarantee_ = self._threshold_without_guarantee()
+            self.thresholds_ = np.full(len(self.classes_), value)
             return
-        if isinstance(self.threshold, str):
-            value = self._held_out_threshold()
-            best = "cost" if self.threshold == "cost" else "Youden index"
-            self.guarantee_ = f"none; best {best} on held-out classes"
-        else:
-            value, self.guarantee_ = float(self.threshold), "none; the threshold was given"
-        self.thresholds_ = np.full(n_classes, value)
+        self.thresholds_, missing = self.calibration_.thresholds(self.acceptance)
+        self.guarantee_, self.guarantee_details_ = guarantee(self.acceptance, self.calibration_kind_, n)
+        if missing:
+            self.guarantee_ = f"none: {n} calibration samples, {missing} are needed; nothing is rejected"
+            warnings.warn(
+                f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a guarantee "
+                f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
+                stacklevel=3,
+            )
+        elif fewest is not None:
+            small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
+            shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
+            but = f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
+            self.guarantee_details_ += f" It holds for the rows of each predicted class{but if small else ''}."
 
-    def _held_out_threshold(self) -> float:
-        if not len(self.held_out_scores_):
+    def _threshold_without_guarantee(self) -> tuple[float, str]:
+        """The threshold that was given, or the best one on held-out classes; and a sentence that says so."""
+        if not isinstance(self.threshold, str):
+            return float(self.threshold), "none; the threshold was given"
+        score, kinds = self.held_out_scores_, self.held_out_kinds_  # 0: correct, 1: misclassified, -1: unknown
+        if not len(score):
             raise ValueError(
                 f"threshold={self.threshold!r} needs held-out classes, and there are none: {len(self.classes_)} "
                 "classes are too few, or the encoder was trained on them; use threshold='acceptance'."
             )
-        # 0: correct, 1: misclassified, -1: unknown
-        truth = np.where(self.held_out_kinds_ < 0, UNKNOWN, 0)
-        predicted = np.where(self.held_out_kinds_ == 1, 1, 0)
         if self.threshold == "cost":
-            point = choose_threshold(truth, predicted, self.held_out_scores_, target="cost", costs=self.costs)
-            return point.threshold
-        known, unknown = np.sort(self.held_out_scores_[truth >= 0]), np.sort(self.held_out_scores_[truth < 0])
-        at = np.unique(self.held_out_scores_)
+            truth, predicted = np.minimum(kinds, 0), np.maximum(kinds, 0)
+            point = choose_threshold(truth, predicted, score, target="cost", costs=self.costs)
+            return point.threshold, "none; best cost on held-out classes"
+        known, unknown, at = np.sort(score[kinds >= 0]), np.sort(score[kinds < 0]), np.unique(score)
         gain = np.searchsorted(known, at, "right") / len(known) - np.searchsorted(unknown, at, "right") / len(unknown)
-        return float(at[gain.argmax()])
+        return float(at[gain.argmax()]), "none; best Youden index on held-out classes"
 
     def save(self, folder: Any) -> None:
         """Write the model to a folder, as one safetensors file; no pickle."""
@@ -529,35 +531,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         export(self, path, dtype)
 
 
-def _guarantee(acceptance: float, kind: str, n: int) -> tuple[str, str]:
-    """The guarantee in one sentence, and where it comes from."""
-    if acceptance == 1.0:
-        return "every row is accepted, known or not", ""
-    if kind == "split":
-        return (
-            f"at least {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the {n:,} "
-            "rows set aside to check with",
-            "Split-conformal: it holds on average over such rows and draws of them, in finite samples.",
-        )
-    return (
-        f"about {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the training rows",
-        f"The threshold comes from {n:,} rows, each scored by a model that had not seen it or its copies. There is no "
-        "lower bound; calibration='split' or calibrate(X, y) gives one.",
-    )
-
-
-def _is_missing(label: Any) -> bool:
-    return not isinstance(label, str) and is_empty(label)
-
-
 def _with_plain_gaps(y: Any) -> Any:
     """Labels with None for each missing one: scikit-learn does not accept the missing values of pandas."""
     labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
     if labels.dtype != object or labels.ndim != 1:
         return y
-    missing = np.array([_is_missing(label) for label in labels.tolist()], bool)
+    missing = [not isinstance(label, str) and is_empty(label) for label in labels.tolist()]
     labels[missing] = None
-    return labels if missing.any() else y
+    return labels if any(missing) else y
 
 
 def _checked_table(X: Any) -> Any:

@@ -233,10 +233,10 @@ class Task(NamedTuple):
         return [self.names.index(name) for name in self.by_class]
 
 
-class Observed(NamedTuple):
-    """Scores (n, m), not standardised, of samples that a head was not trained on; predicted and true classes."""
+class Scored(NamedTuple):
+    """Samples that a head was not trained on: their scores, and their predicted and true classes."""
 
-    raw: Floats
+    scores: Floats  # (n, m), not standardised; or (n,), of a rejector
     predicted: NDArray[np.int64]
     label: NDArray[np.int64]
 
@@ -245,13 +245,13 @@ class Observed(NamedTuple):
         """(n,) whether the predicted class is the true one."""
         return np.asarray(self.predicted == self.label)
 
-    def part(self, rows: slice) -> Observed:
+    def part(self, rows: slice) -> Scored:
         """Some of the samples."""
-        return Observed(self.raw[rows], self.predicted[rows], self.label[rows])
+        return Scored(self.scores[rows], self.predicted[rows], self.label[rows])
 
 
-def observe_rest(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Observed:
-    """Fit a head and scores on the training rows, outliers (-1) among them, and observe the test rows."""
+def fit_and_score(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Scored:
+    """Fit a head and scores on the training rows, outliers (-1) among them, and score the test rows."""
     known = task.y[train] != UNKNOWN
     rows = train[known]
     classes, code = np.unique(task.y[rows], return_inverse=True)
@@ -261,13 +261,13 @@ def observe_rest(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) 
     labels = np.full(len(train), UNKNOWN)
     labels[known] = code
     raw, logits = HeadWithScores.fit(head, task.X[train], labels, task.scores, task.scaling)(task.X[test])
-    return Observed(raw, classes[logits.argmax(1)], task.y[test])
+    return Scored(raw, classes[logits.argmax(1)], task.y[test])
 
 
-def observe_fold(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
+def fit_fold(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
     """The same where the training rows lack some classes, whose samples are then unknown."""
-    raw, predicted, y = observed = observe_rest(task, train, test)
-    known, correct = np.isin(y, task.y[train]) & (y != UNKNOWN), observed.correct
+    raw, predicted, y = scored = fit_and_score(task, train, test)
+    known, correct = np.isin(y, task.y[train]) & (y != UNKNOWN), scored.correct
     _, evidence = standardise(raw, predicted, correct, n_classes=int(task.y.max()) + 1, columns=task.columns)
     weight = np.ones(len(test)) if task.weight is None else task.weight[test]
     held_out = ~known & (y != UNKNOWN)

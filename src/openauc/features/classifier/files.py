@@ -115,7 +115,7 @@ def load(folder: PathLike) -> OpenSetClassifier:
 
 def portable_head(classifier: OpenSetClassifier) -> HeadWithScores:
     """Head and scores whose state is arrays and numbers; your own, or a head that is not linear, are refused."""
-    fitted = classifier.observer_
+    fitted = classifier.head_with_scores_
     head: Head = fitted.head.as_linear() if isinstance(fitted.head, EstimatorHead) else fitted.head
     for name, score in fitted.scores.items():
         _class_name(score, f"rejector {name!r}")
@@ -145,9 +145,9 @@ def _class_name(part: object, what: str) -> str:
 
 def _state(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
     """JSON of all attributes of a classifier; numbers of arrays are put into ``arrays``."""
-    state = vars(classifier) | {"observer_": portable_head(classifier)}
+    state = vars(classifier) | {"head_with_scores_": portable_head(classifier)}
     if not isinstance(classifier.rejector, str):
-        (score,) = classifier.observer_.scores.values()
+        (score,) = classifier.head_with_scores_.scores.values()
         state["rejector"] = _class_name(score, "rejector").removeprefix("score ")
     found = {}
     for name, value in state.items():
@@ -372,7 +372,7 @@ def _old_attributes(about: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
         "unknown_label_": decode(about["unknown_label"]),
         "n_features_in_": features["width"],
         "dtype_": DTYPES[features["dtype"]],
-        "observer_": HeadWithScores(head, scores, scaling),
+        "head_with_scores_": HeadWithScores(head, scores, scaling),
         "evidence_scale_": EvidenceScale(*scale),
         "rejector_": part(about["rejector"], f"rejector {about['rejector']['kind']}", "rejector"),
         "report_": FitReport.from_dict(decode(about["report"])),
@@ -395,7 +395,7 @@ def _try_out(classifier: OpenSetClassifier) -> None:
     unknown, texts = classifier.unknown_label_, (classifier.guarantee_, classifier.guarantee_details_)
     whole = [
         len(set(classifier.classes_.tolist())) == n_classes >= 2,
-        any(width in np.shape(value) for value in vars(classifier.observer_.head).values()),
+        any(width in np.shape(value) for value in vars(classifier.head_with_scores_.head).values()),
         classifier.thresholds_.shape == (n_classes,) and not np.isnan(classifier.thresholds_).any(),
         classifier.calibration_scores_.shape == samples.shape,
         not samples.size or 0 <= samples.min() <= samples.max() < n_classes,
@@ -410,7 +410,7 @@ def _try_out(classifier: OpenSetClassifier) -> None:
         TableSpec.from_dict(asdict(classifier.table_spec_), width)
         classifier._check_parameters()
         with np.errstate(all="ignore"):
-            raw, logits = classifier.observer_(np.zeros((n_classes, width), classifier.dtype_))
+            raw, logits = classifier.head_with_scores_(np.zeros((n_classes, width), classifier.dtype_))
             score = classifier.rejector_(classifier.evidence_scale_(raw, np.arange(n_classes)))
             p_value = classifier.calibration_.p_value(score, np.arange(n_classes))
         whole = [logits.shape == (n_classes, n_classes), score.shape == p_value.shape == (n_classes,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.frozen import FrozenEstimator
-from threadpoolctl import threadpool_limits
 
 from openauc._validation import UNKNOWN
 from openauc.features.classifier.copies import Copies, copies_of, find_copies, first_rows
@@ -23,20 +22,20 @@ from openauc.features.classifier.evidence import (
     EvidenceScale,
     Fold,
     HeadWithScores,
-    Observed,
+    Scored,
     Task,
+    fit_and_score,
+    fit_fold,
     name_of,
-    observe_fold,
-    observe_rest,
     standardise,
 )
-from openauc.features.classifier.heads import HEADS, EstimatorHead, Floats, Head, is_fitted
+from openauc.features.classifier.heads import HEADS, EstimatorHead, Floats, Head, is_fitted, thawed
 from openauc.features.classifier.rejector import AVERAGE, CONFIDENCE, Choice, HeldOut, Rejector, choose_rejector
 from openauc.features.classifier.report import FitReport, Tried
 from openauc.features.classifier.scaling import Scaling
-from openauc.features.classifier.splits import HeldOutSplit, deal, rank_within
+from openauc.features.classifier.splits import HeldOutSplit, deal, random_turns
 from openauc.features.scores.base import REJECTORS
-from openauc.features.scores.distance import class_means
+from openauc.features.scores.distance import spread_ratio, turns_in_class
 from openauc.features.scores.registry import SCORES
 
 if TYPE_CHECKING:
@@ -44,40 +43,38 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int64]
 Plan = tuple[Rows, Rows]
-"""Rows to train on, and rows to observe."""
+"""Training rows and test rows of one head."""
 
 LEFT_OUT = ("knn_50", "mahalanobis", "relative_mahalanobis", "vim", "fdbd", "norm", "react", "scale")
-"""Scores to ask for by name: similar to others on embeddings, slow, or made for the last layer of a network."""
+"""Scores that are used only if asked for by name: similar to others on embeddings, slow, or made for networks."""
 COMPARED = tuple(name for name in SCORES if name not in LEFT_OUT)
 """Scores that are compared on held-out classes."""
 COVARIANCES, ROWS_FOR_THEM = ("mahalanobis_pp", "relative_mahalanobis_pp"), 0.25
-"""Scores that need so many rows for each feature; with fewer rows they are left out, as they change with every row."""
+"""Scores that are left out if there are fewer rows than this for each feature: they would change with every row."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
-"""The head's strength is chosen on so many folds by these scores; keep the default unless another gains so much."""
+"""Folds and scores that choose the strength of the head: keep the default unless another gains this much OpenAUC."""
 SPLIT_SHARE = 0.2
 """Share of the rows that ``calibration="split"`` sets aside."""
-SMALL = 20_000_000
-"""Entries of features up to which one thread fits them."""
-MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
-"""With more than LARGE rows, folds work on so many of them; on more where classes would have fewer than that."""
 LARGE = 20_000
-"""With more rows than this, rows set aside calibrate, since no fold is as large as the whole."""
+"""With more rows than this, some rows are set aside to calibrate, and the folds use only a part of the others."""
+MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
+"""Rows that the folds then use; more, if needed, to keep this many of each class."""
 ASIDE, ASIDE_SHARE, FOR_SCALE = 5_000, 0.1, 0.2
-"""Then at most so many rows, and at most this share of all, are set aside; the last share of them gives the scale."""
+"""Rows then set aside, as a number and as a share (the smaller one counts); the share of them for the scale."""
 MOST_SCORED = 50_000
-"""Rows that the scores of the final head are fitted on, at most."""
+"""Most rows that the scores of the final head are fitted on."""
 MOST_REPEATED = 10_000
-"""With more rows than this, folds without some classes are not repeated, however few the classes."""
+"""Most rows for which folds without some classes are repeated where classes are few."""
 FEW, MANY_PARTS, CLASS_FOLDS = 5_000, 10, 12
-"""Up to so many rows, at least so many heads score the rows, and classes are held out in so many folds."""
+"""Up to this many rows, the rows are cut into at least MANY_PARTS, and the classes into up to CLASS_FOLDS."""
 FOR_FORECAST, HALF_FOLDS = 4, 5
-"""Rows that most classes must have for a forecast; and folds that measure the gain from more rows."""
+"""Rows that most classes need for a forecast; folds that measure the gain from more rows."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
-"""So many outliers get a score of their own; so many, or more, weigh as much as all samples of held-out classes."""
+"""Outliers needed for a score of their own; number at which they weigh as much as all held-out samples."""
 SOME_ALIKE = 0.02
-"""Share of rows similar to another one from which on calibration is repeated with larger groups."""
+"""Share of similar rows from which calibration is repeated with larger groups."""
 SMALL_CLASS = 10
-"""A class with fewer rows (copies count once) is too small for a guarantee."""
+"""A class with fewer rows (copies count once) is too small for a guarantee of its own."""
 COLLAPSED, NEAR_PERFECT = 0.9, 0.95
 """Variance inside classes over that between them, and accuracy: signs of an encoder trained on these samples.
 
@@ -86,26 +83,18 @@ The ratio was 0.7 for training samples of a published TinyImageNet network, 1.2 
 """
 
 
-class Calibrated(NamedTuple):
-    """Open-set scores of known samples that the model was not fitted on, and their predicted and true classes."""
-
-    score: Floats
-    predicted: Rows
-    label: Rows
-
-
 class RowSplit(NamedTuple):
-    """Rows set aside to calibrate, rows to learn from, those of the latter that folds work on, and their copies."""
+    """Rows of known classes: set aside to calibrate, to learn from, those of the latter that the folds use."""
 
     aside: Rows
     rest: Rows
     working: Rows
-    copies: Copies
+    copies: Copies  # among the working rows
     n_copies: int
 
     @property
     def large(self) -> bool:
-        """Whether folds work on a part of the rows."""
+        """Whether the folds use only a part of the rows."""
         return len(self.rest) > len(self.working)
 
 
@@ -113,7 +102,7 @@ class RowSplit(NamedTuple):
 class Fitting:
     """One fit: sets the attributes of a classifier whose parameters and classes are given."""
 
-    classifier: OpenSetClassifier
+    model: OpenSetClassifier
     X: NDArray[Any]
     y: Rows  # 0..C-1, or -1 for outliers
     weight: Floats | None
@@ -121,96 +110,78 @@ class Fitting:
     rng: np.random.RandomState
     notes: list[str] = field(default_factory=list)
 
-    def run(self) -> tuple[Calibrated, Calibrated | None]:
-        """Calibration, and the same from folds that keep similar rows together, None if there are hardly any.
-
-        Threads do not speed up small products, and slow them down where cores are busy.
-        """
-        self.classes, self.head, self.rejector = (
-            self.classifier.classes_,
-            self.classifier.head,
-            self.classifier.rejector,
-        )
-        self.max_ofpr: float | None = self.classifier.max_ofpr
-        self.aside = SPLIT_SHARE if self.classifier.calibration == "split" else 0.0
-        with threadpool_limits(1 if self.X.size < SMALL else None, user_api="blas"):
-            return self._run()
-
-    def _run(self) -> tuple[Calibrated, Calibrated | None]:
+    def run(self) -> tuple[Scored, Scored | None]:
+        """Scores to calibrate with, and the same with larger groups of similar rows, None if hardly any are similar."""
+        model = self.model
         known, outliers = np.flatnonzero(self.y != UNKNOWN), np.flatnonzero(self.y == UNKNOWN)
-        scaling = Scaling.of(self.X, known, self.classifier.scaling)
+        scaling = Scaling.of(self.X, known, model.scaling)
         split = self._split_rows(known, scaling)
         rows = np.append(split.working, outliers)
         weight = None if self.weight is None else self.weight[rows]
-        task = Task(self.X[rows], self.y[rows], weight, partial(_make_head, self.head), (), (), scaling)
+        task = Task(self.X[rows], self.y[rows], weight, partial(_make_head, model.head), (), (), scaling)
         plans = self._class_plans(task.y, split.copies.groups)
         strength = self._choose_strength(task, plans)
         task = task._replace(
-            make_head=partial(_make_head, self.head, strength),
+            make_head=partial(_make_head, model.head, strength),
             scores=self._scores(len(split.working)),
-            by_class=CONFIDENCE if self.rejector == "learned" else (),
+            by_class=CONFIDENCE if model.rejector == "learned" else (),
         )
-        folds = self._weigh_outliers(self._observe(observe_fold, task, plans, "heads without some classes"))
+        folds = self._weigh_outliers(self._fit_all(fit_fold, task, plans, "heads without some classes"))
         choice = self._choose(task, folds)
         gap = np.mean([fold.gap for fold in folds], axis=0) if folds else np.zeros(len(task.scores))
         # From here on, the scores that the rejector uses, in its order.
-        names, used = task.names, choice.rejector.names
-        folds = [replace(fold, evidence=fold.evidence[:, [names.index(name) for name in used]]) for fold in folds]
-        plain = [names.index(name) for name in used if not name.endswith(BY_CLASS)]
-        by_class = [name.removesuffix(BY_CLASS) for name in used if name.endswith(BY_CLASS)]
-        task, gap = task._replace(scores=[task.scores[i] for i in plain], by_class=by_class), gap[plain]
+        columns = [task.names.index(name) for name in choice.rejector.names]
+        plain = [column for column in columns if column < len(task.scores)]
+        by_class = [name for name in task.by_class if name + BY_CLASS in choice.rejector.names]
+        folds = [replace(fold, evidence=fold.evidence[:, columns]) for fold in folds]
+        task = task._replace(scores=[task.scores[column] for column in plain], by_class=by_class)
         tried = self._with_all_rows(task, plans, folds, split, choice)
-        final = self._final(task, split.rest, outliers)
-        scale, calibration, alike = self._calibrate(task, final, split, choice.rejector, gap)
+        final = self._fit_final(task, split.rest, outliers)
+        scale, calibration, alike = self._calibrate(task, final, split, choice.rejector, gap[plain])
         if split.n_copies:
             self.notes.append(
                 f"Copies or near-copies of other rows: {split.n_copies:,} of {len(known):,}. Rows that belong together "
                 "were kept together in all folds, and calibration counts them once."
             )
-        frozen = isinstance(self.head, FrozenEstimator)
-        first = self.y[split.working][first_rows(split.copies.groups, self.y[split.working])]
-        small = np.bincount(first, minlength=len(self.classes)) < SMALL_CLASS
-        report = FitReport(
+        small = self._sizes(task.y[first_rows(split.copies.groups, self.y[split.working])]) < SMALL_CLASS
+        model.head_with_scores_, model.evidence_scale_, model.rejector_ = final, scale, choice.rejector
+        model.report_ = FitReport(
             n_samples=len(known),
-            n_classes=len(self.classes),
+            n_classes=len(model.classes_),
             n_outliers=len(outliers),
             width=self.X.shape[1],
-            head=self.head
-            if isinstance(self.head, str)
-            else type(self.head.estimator if frozen else self.head).__name__,
+            head=name_of(thawed(model.head)),
             strength=strength,
-            accuracy=float((calibration.predicted == calibration.label).mean()),
+            accuracy=float(calibration.correct.mean()),
             chosen=choice.rejector.title,
             tried=tried,
-            max_ofpr=self.max_ofpr,
+            max_ofpr=model.max_ofpr,
             near_copies=split.n_copies,
-            small_classes=tuple(str(label) for label in self.classes[small].tolist()),
+            small_classes=tuple(str(label) for label in model.classes_[small].tolist()),
             notes=tuple(self.notes),
         )
-        fitted, held_out = self.classifier, choice.held_out
-        fitted.observer_, fitted.evidence_scale_, fitted.rejector_, fitted.report_ = (
-            final,
-            scale,
-            choice.rejector,
-            report,
-        )
-        fitted.calibration_kind_ = "split" if len(split.aside) else "cross"
-        fitted.held_out_scores_, fitted.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
-        if held_out is not None:
-            fitted.held_out_scores_ = np.concatenate(held_out.scores)
-            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in held_out.folds]
-            fitted.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
+        model.calibration_kind_ = "split" if len(split.aside) else "cross"
+        model.held_out_scores_, model.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
+        if choice.held_out is not None:
+            model.held_out_scores_ = np.concatenate(choice.held_out.scores)
+            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in choice.held_out.folds]
+            model.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
         return calibration, alike
+
+    def _sizes(self, y: Rows) -> Rows:
+        """(C,) number of rows of each class."""
+        return np.bincount(y, minlength=len(self.model.classes_))
 
     # Rows
 
     def _split_rows(self, known: Rows, scaling: Scaling) -> RowSplit:
+        share = SPLIT_SHARE if self.model.calibration == "split" else 0.0
         if len(known) > LARGE:
-            aside, rest, n_copies = self._set_aside_of_many(known, scaling)
-            working = self._draw(rest, max(MOST_ROWS, FEWEST_OF_CLASS * len(self.classes)))
+            aside, rest, n_copies = self._set_aside_of_many(known, share, scaling)
+            working = self._draw(rest, max(MOST_ROWS, FEWEST_OF_CLASS * len(self.model.classes_)))
             return RowSplit(aside, rest, working, self._find_copies(working, scaling), n_copies)
         copies = self._find_copies(known, scaling)
-        kept = ~self._set_aside(self.y[known], copies.groups)
+        kept = ~self._set_aside(self.y[known], copies.groups, share)
         first = np.zeros(len(known), bool)
         first[first_rows(copies.groups, self.y[known])] = True
         of_kept = copies._replace(groups=copies.groups[kept], alike=copies.alike[kept])
@@ -222,7 +193,7 @@ class Fitting:
         copies = find_copies(scaling.rows(self.X, rows), y, given)
         if len(copies.conflicts):
             i, j = rows[copies.conflicts[0]].tolist()
-            labels = self.classes.tolist()
+            labels = self.model.classes_.tolist()
             self.notes.append(
                 f"{len(copies.conflicts):,} pairs of equal rows have different labels, such as rows {i} "
                 f"({labels[self.y[i]]!r}) and {j} ({labels[self.y[j]]!r}); one of the two labels is wrong, or the "
@@ -235,27 +206,26 @@ class Fitting:
             )
         return copies
 
-    def _set_aside(self, y: Rows, groups: Rows) -> NDArray[np.bool_]:
+    def _set_aside(self, y: Rows, groups: Rows, share: float) -> NDArray[np.bool_]:
         """Rows of a share of the groups, each as likely as any other; two groups of each class stay."""
-        if not self.aside:
+        if not share:
             return np.zeros(len(y), bool)
         first = first_rows(groups, y)
-        left = np.bincount(y[first], minlength=len(self.classes)) - 2
-        of_group: dict[int, list[int]] = {}
+        left = self._sizes(y[first]) - 2
+        classes_of: defaultdict[int, list[int]] = defaultdict(list)
         for row in first:
-            of_group.setdefault(int(groups[row]), []).append(int(y[row]))
-        wanted = int(np.ceil(self.aside * len(of_group)))
+            classes_of[int(groups[row])].append(int(y[row]))
+        wanted = int(np.ceil(share * len(classes_of)))
         chosen: list[int] = []
-        for group in self.rng.permutation(list(of_group)):
-            if len(chosen) < wanted and (left[of_group[group]] > 0).all():
+        for group in self.rng.permutation(list(classes_of)):
+            if len(chosen) < wanted and (left[classes_of[group]] > 0).all():
                 chosen.append(group)
-                left[of_group[group]] -= 1
+                left[classes_of[group]] -= 1
         return np.isin(groups, chosen)
 
-    def _set_aside_of_many(self, known: Rows, scaling: Scaling) -> tuple[Rows, Rows, int]:
+    def _set_aside_of_many(self, known: Rows, share: float, scaling: Scaling) -> tuple[Rows, Rows, int]:
         """Rows to calibrate with, the rows to learn from, and how many copies of the first are in neither."""
-        wanted = int(self.aside * len(known)) or min(ASIDE, int(ASIDE_SHARE * len(known)))
-        aside = self._draw(known, wanted, fewest=0)
+        aside = self._draw(known, int(share * len(known)) or min(ASIDE, int(ASIDE_SHARE * len(known))), fewest=0)
         if self.groups is not None:  # one row of a group; the rest of the group is not learned from
             aside = aside[np.unique(self.groups[aside], return_index=True)[1]]
         while True:
@@ -263,7 +233,7 @@ class Fitting:
             if self.groups is not None:
                 rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
             leaked = copies_of(self.X, self.y, aside, rest, scaling)
-            lost = np.bincount(self.y[rest[~leaked]], minlength=len(self.classes)) < 2
+            lost = self._sizes(self.y[rest[~leaked]]) < 2
             if not lost[self.y[aside]].any():
                 return self.rng.permutation(aside), rest[~leaked], int(leaked.sum())
             aside = aside[~lost[self.y[aside]]]  # all rows of a class that would be gone are learned from
@@ -273,37 +243,36 @@ class Fitting:
         if len(rows) <= wanted:
             return rows
         order = self.rng.permutation(rows)
-        size = np.bincount(self.y[rows], minlength=len(self.classes))
+        size = self._sizes(self.y[rows])
         quota = np.maximum(np.rint(size * (wanted / len(rows))).astype(int), fewest)
         if not fewest:
             quota = np.minimum(quota, np.maximum(size - 2, 0))  # two stay to learn from
-        by_class = np.argsort(self.y[order], kind="stable")
-        turn = np.empty(len(order), np.int64)  # the position of a row in its class
-        turn[by_class] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
-        return np.sort(order[turn < quota[self.y[order]]])
+        return np.sort(order[turns_in_class(self.y[order]) < quota[self.y[order]]])
 
     # Heads and scores
 
     def _scores(self, n_rows: int) -> list[Any]:
         """Scores to compare, or the one that is wanted."""
-        if not _is_name(self.rejector):
-            return [self.rejector]
-        enough = n_rows - len(self.classes) >= ROWS_FOR_THEM * self.X.shape[1]
-        compared = AVERAGE if self.rejector == "average" else COMPARED
+        rejector = self.model.rejector
+        if name_of(rejector) not in REJECTORS:
+            return [rejector]
+        enough = n_rows - len(self.model.classes_) >= ROWS_FOR_THEM * self.X.shape[1]
+        compared = AVERAGE if rejector == "average" else COMPARED
         scores = [name for name in compared if enough or name not in COVARIANCES]
-        if (self.y == UNKNOWN).sum() >= FEWEST_OUTLIERS and self.rejector == "learned":
+        if (self.y == UNKNOWN).sum() >= FEWEST_OUTLIERS and rejector == "learned":
             scores.append(OUTLIERS)
         return scores
 
     def _class_plans(self, y: Rows, groups: Rows) -> list[Plan]:
         """Folds without some classes; none if there are too few. Outliers come after the known samples."""
-        if len(self.classes) < 3:
-            if self.rejector in ("learned", "selected") and self.classifier.seen_by_encoder is not True:
+        n_classes, parts = len(self.model.classes_), self.model.folds
+        if n_classes < 3:
+            if self.model.rejector in ("learned", "selected") and self.model.seen_by_encoder is not True:
                 self.notes.append("Two classes are too few to hold one out, so the distance to known samples rejects.")
             return []
-        repeats, parts = 1 if len(y) > MOST_REPEATED else None, self.classifier.folds
         # A head that lacks few classes is most like the final one.
-        folds = max(parts, min(len(self.classes), CLASS_FOLDS)) if len(y) <= FEW else parts
+        folds = max(parts, min(n_classes, CLASS_FOLDS)) if len(y) <= FEW else parts
+        repeats = 1 if len(y) > MOST_REPEATED else None
         splitter = HeldOutSplit(folds, n_repeats=repeats, unknown_label=UNKNOWN, random_state=self.rng)
         outliers = np.flatnonzero(y == UNKNOWN)
         grouped = np.append(groups, groups.max(initial=0) + 1 + np.arange(len(outliers)))
@@ -312,21 +281,20 @@ class Fitting:
         first = first_rows(grouped, y)
         for number, (train, test) in enumerate(splitter.split(y, y, grouped)):
             test = np.intersect1d(test, first)  # copies count once
-            # Some outliers to learn from, and others to observe.
-            learned = outliers[order % parts != number % parts]
+            learned = outliers[order % parts != number % parts]  # the other outliers are in the test part
             plans.append((np.append(train, learned), np.setdiff1d(test, learned)))
         return plans
 
-    def _observe(self, observe: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
-        """Fit a head and scores on each plan, and observe the other rows of the plan."""
+    def _fit_all(self, fit: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
+        """Results of ``fit`` on each plan, in parallel."""
         start = time.perf_counter()
-        found = list(Parallel(n_jobs=self.classifier.n_jobs)(delayed(observe)(task, *plan) for plan in plans))
+        found = list(Parallel(n_jobs=self.model.n_jobs)(delayed(fit)(task, *plan) for plan in plans))
         if plans:
             self._say(f"{len(plans)} {what}", start)
         return found
 
     def _say(self, done: str, start: float) -> None:
-        verbose = self.classifier.verbose
+        verbose = self.model.verbose
         sentence = f"{done}: {time.perf_counter() - start:.1f} s"
         if callable(verbose):
             verbose(sentence)
@@ -334,14 +302,14 @@ class Fitting:
             print(sentence, flush=True)
 
     def _choose_strength(self, task: Task, plans: Sequence[Plan]) -> float:
-        """The strength with the best scores of logits on some folds; the first unless another gains enough."""
-        grid = HEADS[self.head].grid if isinstance(self.head, str) else (1.0,)
+        head = self.model.head
+        grid = HEADS[head].grid if isinstance(head, str) else (1.0,)
         if not plans or len(grid) == 1:
             return grid[0]
         values = []
         for strength in grid:
-            one = task._replace(make_head=partial(_make_head, self.head, strength), scores=DECISIVE)
-            some = self._observe(observe_fold, one, plans[:STRENGTH_FOLDS], f"heads ({strength:g})")
+            one = task._replace(make_head=partial(_make_head, head, strength), scores=DECISIVE)
+            some = self._fit_all(fit_fold, one, plans[:STRENGTH_FOLDS], f"heads ({strength:g})")
             scores = (HeldOut(some, [fold.evidence[:, i] for fold in some]) for i in range(len(DECISIVE)))
             values.append(max(one.estimate().value for one in scores))
         values[0] += AHEAD
@@ -349,27 +317,25 @@ class Fitting:
 
     def _weigh_outliers(self, folds: Sequence[Fold]) -> list[Fold]:
         """Folds in which outliers have more weight: they are real unknown samples, and few."""
-        n_outliers = int((self.y == UNKNOWN).sum())
-        if not n_outliers:
-            return list(folds)
+        share = min((self.y == UNKNOWN).sum() / OUTLIERS_LIKE, 1.0)
         heavy = []
         for fold in folds:
-            held = ~fold.known & (fold.label != UNKNOWN)
             outlier = fold.label == UNKNOWN
-            share = min(n_outliers / OUTLIERS_LIKE, 1.0)
-            weight = np.where(outlier, share * fold.weight[held].sum() / max(outlier.sum(), 1), fold.weight)
+            held_out = fold.weight[~fold.known & ~outlier].sum()
+            weight = np.where(outlier, share * held_out / max(outlier.sum(), 1), fold.weight)
             heavy.append(replace(fold, weight=weight))
         return heavy
 
     def _choose(self, task: Task, folds: Sequence[Fold]) -> Choice:
         start = time.perf_counter()
+        wanted = name_of(self.model.rejector)
         choice = choose_rejector(
             folds,
             task.names,
-            name_of(self.rejector),
-            n_classes=len(self.classes),
-            max_ofpr=self.max_ofpr,
-            misleading=_is_name(self.rejector) and self._seen_by_encoder(task, folds),
+            wanted,
+            n_classes=len(self.model.classes_),
+            max_ofpr=self.model.max_ofpr,
+            misleading=wanted in REJECTORS and self._seen_by_encoder(task, folds),
             seed=self.rng.randint(2**31),
         )
         if choice.note is not None:
@@ -378,8 +344,8 @@ class Fitting:
         return choice
 
     def _seen_by_encoder(self, task: Task, folds: Sequence[Fold]) -> bool:
-        if self.classifier.seen_by_encoder != "auto" or not folds:
-            return self.classifier.seen_by_encoder is True
+        if self.model.seen_by_encoder != "auto" or not folds:
+            return self.model.seen_by_encoder is True
         accuracy = np.mean([fold.correct.sum() / max(fold.known.sum(), 1) for fold in folds])
         known = task.y != UNKNOWN
         if accuracy < NEAR_PERFECT or task.scaling.kind == "columns":
@@ -395,7 +361,7 @@ class Fitting:
             "or calibrate(X, y) with such; pass seen_by_encoder=False if it was not trained on these."
         )
         self.notes.append(sentence)
-        warnings.warn(sentence, stacklevel=6)
+        warnings.warn(sentence, stacklevel=5)
         return True
 
     def _with_all_rows(
@@ -411,152 +377,114 @@ class Fitting:
         if not tried or (len(split.working) > FEW and not split.large):
             return tried
         first = first_rows(split.copies.groups, task.y[task.y != UNKNOWN])
-        size = np.bincount(task.y[first], minlength=len(self.classes))
-        full = np.bincount(self.y[split.rest], minlength=len(self.classes)) if split.large else size
+        size = self._sizes(task.y[first])
+        full = self._sizes(self.y[split.rest]) if split.large else size
         if np.median(full) < FOR_FORECAST:
             self.notes.append(
                 "Most classes have fewer than four rows: nothing is forecast, and the share of known rows accepted may "
-                "be some points above the guaranteed one."
+                "be some points above the one asked for."
             )
             return ()
         gains = []
-        for (train, test), fold in list(zip(plans, folds, strict=True))[:HALF_FOLDS]:
+        for (train, test), fold in zip(plans[:HALF_FOLDS], folds[:HALF_FOLDS], strict=True):
             known = np.intersect1d(train, first)
-            rank = rank_within(task.y[known], self.rng)
-            count = np.bincount(task.y[known], minlength=len(self.classes))
-            alone = count[task.y[known]] == 1
-            kept = known[alone | (np.rint(rank * count[task.y[known]]) < np.maximum(size // 2, 1)[task.y[known]])]
-            outliers = train[task.y[train] == UNKNOWN]
-            (less,) = self._observe(observe_fold, task, [(np.append(kept, outliers), test)], "head")
-            present = count > 0
-            m, m_half = count[present], np.bincount(task.y[kept], minlength=len(self.classes))[present]
+            y = task.y[known]
+            kept = known[random_turns(y, self.rng) < np.maximum(size // 2, 1)[y]]
+            train = np.append(kept, train[task.y[train] == UNKNOWN])
+            (less,) = self._fit_all(fit_fold, task, [(train, test)], "head")
+            present = np.unique(y)
+            m, m_half = self._sizes(y)[present], self._sizes(task.y[kept])[present]
             lost = float((1.0 / m_half - 1.0 / m).mean())
             value, value_half = (
-                HeldOut([one], [choice.rejector(one.evidence)]).estimate(self.max_ofpr).value for one in (fold, less)
+                HeldOut([one], [choice.rejector(one.evidence)]).estimate(self.model.max_ofpr).value
+                for one in (fold, less)
             )
             if lost > 0:
                 gains.append((value - value_half) * float((1.0 / m - 1.0 / full[present]).mean()) / lost)
         gain = max(float(np.mean(gains)), 0.0) if gains else 0.0
         return tuple(one.shifted(gain) for one in tried)
 
-    # Calibration
-
-    def _calibrate(
-        self, task: Task, final: HeadWithScores, split: RowSplit, rejector: Rejector, gap: Floats
-    ) -> tuple[EvidenceScale, Calibrated, Calibrated | None]:
-        """The scale of the evidence, the scores for thresholds, and the same with larger groups."""
-
-        def scored(observed: Observed) -> Calibrated:
-            evidence = scale(observed.raw, observed.predicted)
-            return Calibrated(rejector(evidence), observed.predicted, observed.label)
-
-        if split.large:
-            observed = self._observe_aside(final, split.aside)
-            n_scale = int(FOR_SCALE * len(split.aside))
-            scale, _ = self._standardise(observed.part(slice(n_scale)), task)
-            return scale, scored(observed.part(slice(n_scale, None))), None
-        observed = self._cross_fit(task, split.copies.groups, gap)
-        scale, evidence = self._standardise(observed, task)
-        if len(split.aside):
-            return scale, scored(self._observe_aside(final, split.aside)), None
-        calibration = Calibrated(rejector(evidence), observed.predicted, observed.label)
-        if split.copies.share_alike <= SOME_ALIKE:
-            return scale, calibration, None
-        return scale, calibration, scored(self._cross_fit(task, split.copies.alike, gap))
-
-    def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Observed:
-        """One known row of each group, observed by a head that was not trained on the group.
-
-        The final head knows more rows, so its scores of new samples are lower. Where rows are few, the difference is
-        measured with heads that know only half of them: scores fall like one over the number of rows.
-        """
-        parts = self.classifier.folds
-        observed, n_known = self._deal(task, groups, max(parts, MANY_PARTS) if len(groups) <= FEW else parts)
-        if len(groups) > FEW:
-            return observed
-        half, n_known_by_half = self._deal(task, groups, 2)
-        y = observed.label
-        first = first_rows(groups, task.y[task.y != UNKNOWN])
-        size = np.bincount(task.y[first], minlength=len(self.classes))[y]
-        correction = np.empty(observed.raw.shape)
-        for of_all in (False, True):
-            full = len(first) if of_all else size
-            m, m_half = (rows.sum(1) if of_all else rows[np.arange(len(y)), y] for rows in (n_known, n_known_by_half))
-            missing, lost = 1.0 / m - 1.0 / full, float((1.0 / m_half - 1.0 / m).mean())
-            columns = task.pooled == of_all
-            if lost > 0:
-                fall = (half.raw - observed.raw)[:, columns].mean(0) / lost
-                correction[:, columns] = np.outer(missing, fall)
-            else:  # Two rows a class: from none of them, where scores are higher by the gap, like 1 / (m + 1).
-                correction[:, columns] = np.outer((full - m) / (m * (full + 1.0)), gap[columns])
-        return observed._replace(raw=observed.raw - correction)
-
-    def _deal(self, task: Task, groups: Rows, parts: int) -> tuple[Observed, Rows]:
-        """One row of each group, from a head without its part; and (n, C) how many groups of each class it knows."""
-        y = task.y[task.y != UNKNOWN]
-        part = deal(y, groups, parts, self.rng)
-        first = first_rows(groups, y)
-        once = np.zeros(len(y), bool)
-        once[first] = True
-        once &= part >= 0
-        in_training = np.append(part, np.full(len(task.y) - len(y), -1))
-        plans = [(np.flatnonzero(in_training != k), np.flatnonzero(once & (part == k))) for k in np.unique(part[once])]
-        found: list[Observed] = self._observe(observe_rest, task, plans, "heads without some samples")
-        raw, predicted = np.empty((len(y), len(task.scores))), np.empty(len(y), np.int64)
-        n_known = np.empty((len(y), len(self.classes)), np.int64)
-        for (_, rows), one in zip(plans, found, strict=True):
-            raw[rows], predicted[rows] = one.raw, one.predicted
-            n_known[rows] = np.bincount(y[first][part[first] != part[rows[0]]], minlength=len(self.classes))
-        return Observed(raw[once], predicted[once], y[once]), n_known[once]
-
-    def _standardise(self, one: Observed, task: Task) -> tuple[EvidenceScale, Floats]:
-        return standardise(one.raw, one.predicted, one.correct, n_classes=len(self.classes), columns=task.columns)
-
-    def _final(self, task: Task, rows: Rows, outliers: Rows) -> HeadWithScores:
+    def _fit_final(self, task: Task, rows: Rows, outliers: Rows) -> HeadWithScores:
         head = task.make_head()
-        if isinstance(head, EstimatorHead) and is_fitted(self.head):
-            head.adopt(self.classes)
+        if isinstance(head, EstimatorHead) and is_fitted(self.model.head):
+            head.adopt(self.model.classes_)
         else:
             weight = None if self.weight is None else self.weight[rows]
             head.fit(task.scaling.rows(self.X, rows) if head.scaled else self.X[rows], self.y[rows], weight)
         some = np.append(self._draw(rows, MOST_SCORED), outliers)
         return HeadWithScores.fit(head, self.X[some], self.y[some], task.scores, task.scaling)
 
-    def _observe_aside(self, final: HeadWithScores, rows: Rows) -> Observed:
-        raw, logits = final(self.X[rows])
-        return Observed(raw, logits.argmax(1), self.y[rows])
+    # Calibration
+
+    def _calibrate(
+        self, task: Task, final: HeadWithScores, split: RowSplit, rejector: Rejector, gap: Floats
+    ) -> tuple[EvidenceScale, Scored, Scored | None]:
+        """The scale of the evidence, the scores for thresholds, and the same with larger groups."""
+
+        def scale_of(some: Scored) -> tuple[EvidenceScale, Floats]:
+            n_classes = len(self.model.classes_)
+            return standardise(some.scores, some.predicted, some.correct, n_classes=n_classes, columns=task.columns)
+
+        def judged(some: Scored) -> Scored:
+            return some._replace(scores=rejector(scale(some.scores, some.predicted)))
+
+        if len(split.aside):
+            raw, logits = final(self.X[split.aside])
+            aside = Scored(raw, logits.argmax(1), self.y[split.aside])
+            if split.large:
+                n_scale = int(FOR_SCALE * len(split.aside))
+                scale, _ = scale_of(aside.part(slice(n_scale)))
+                return scale, judged(aside.part(slice(n_scale, None))), None
+        scored = self._cross_fit(task, split.copies.groups, gap)
+        scale, evidence = scale_of(scored)
+        if len(split.aside):
+            return scale, judged(aside), None
+        calibration = scored._replace(scores=rejector(evidence))
+        alike, y = split.copies.alike, task.y[task.y != UNKNOWN]
+        if split.copies.share_alike <= SOME_ALIKE or self._sizes(y[first_rows(alike, y)]).max() < 2:
+            return scale, calibration, None
+        return scale, calibration, judged(self._cross_fit(task, alike, gap))
+
+    def _cross_fit(self, task: Task, groups: Rows, gap: Floats) -> Scored:
+        """One known row of each group, scored by a head that was not trained on the group.
+
+        The final head knows more rows, so its scores of new samples are lower. Where rows are few, the difference is
+        measured with heads that know only half of them: scores fall like one over the number of rows.
+        """
+        parts = self.model.folds
+        scored, n_known = self._deal(task, groups, max(parts, MANY_PARTS) if len(groups) <= FEW else parts)
+        if len(groups) > FEW:
+            return scored
+        half, n_known_by_half = self._deal(task, groups, 2)
+        y = scored.label
+        size = self._sizes(task.y[first_rows(groups, task.y[task.y != UNKNOWN])])
+        correction = np.empty(scored.scores.shape)
+        for of_all in (False, True):
+            full = size.sum() if of_all else size[y]
+            m, m_half = (rows.sum(1) if of_all else rows[np.arange(len(y)), y] for rows in (n_known, n_known_by_half))
+            missing, lost = 1.0 / m - 1.0 / full, float((1.0 / m_half - 1.0 / m).mean())
+            columns = task.pooled == of_all
+            if lost > 0:
+                fall = (half.scores - scored.scores)[:, columns].mean(0) / lost
+                correction[:, columns] = np.outer(missing, fall)
+            else:  # Two rows a class: from none of them, where scores are higher by the gap, like 1 / (m + 1).
+                correction[:, columns] = np.outer((full - m) / (m * (full + 1.0)), gap[columns])
+        return scored._replace(scores=scored.scores - correction)
+
+    def _deal(self, task: Task, groups: Rows, parts: int) -> tuple[Scored, Rows]:
+        """One row of each group, from a head without its part; and (n, C) how many groups of each class it knows."""
+        y = task.y[task.y != UNKNOWN]
+        part = deal(y, groups, parts, self.rng)
+        first = first_rows(groups, y)
+        once = first[part[first] >= 0]
+        in_training = np.append(part, np.full(len(task.y) - len(y), -1))
+        plans = [(np.flatnonzero(in_training != k), once[part[once] == k]) for k in np.unique(part[once])]
+        found: list[Scored] = self._fit_all(fit_and_score, task, plans, "heads without some samples")
+        n_known = [self._sizes(y[first][part[first] != part[rows[0]]]) for _, rows in plans]
+        order = np.argsort(np.concatenate([rows for _, rows in plans]))
+        scored = Scored(*(np.concatenate(one)[order] for one in zip(*found, strict=True)))
+        return scored, np.repeat(n_known, [len(rows) for _, rows in plans], axis=0)[order]
 
 
 def _make_head(head: Any, strength: float = 1.0) -> Head:
     return HEADS[head](strength) if isinstance(head, str) else EstimatorHead(head)
-
-
-def _is_name(rejector: Any) -> bool:
-    """Whether it is one of the rejectors that use several scores and held-out classes."""
-    return isinstance(rejector, str) and rejector in REJECTORS
-
-
-def spread_ratio(X: NDArray[Any], y: Rows) -> tuple[float, float]:
-    """Variance of the features inside classes over that of the class means, and its upper limit (two standard errors).
-
-    Both variances are estimated as components: sums of squares over their degrees of freedom, less the variance that
-    the means have because classes have few samples. The error is that of a jackknife over the classes.
-    """
-    means, members = class_means(X, y)
-    size = np.bincount(members)
-    squares = np.bincount(members, ((X - means[members]) ** 2).sum(1, dtype=np.float64))
-    c = len(size)
-    value = _components_ratio(size, squares, means)
-    others = [np.arange(c) != i for i in range(c)]
-    without = [_components_ratio(size[rest], squares[rest], means[rest]) for rest in others]
-    error = (c - 1) / np.sqrt(c) * float(np.std(without)) if np.isfinite(without).all() else np.inf
-    return value, value + 2.0 * error
-
-
-def _components_ratio(size: NDArray[Any], squares: NDArray[Any], means: NDArray[Any]) -> float:
-    n, c = size.sum(), len(size)
-    inside = float(squares.sum()) / max(n - c, 1)
-    centre = (size[:, None] * means).sum(0) / n
-    of_means = float((size[:, None] * (means - centre) ** 2).sum()) / max(c - 1, 1)
-    between = (of_means - inside) / ((n - (size**2).sum() / n) / max(c - 1, 1))
-    return max(inside, 1e-12) / between if between > 0 else np.inf

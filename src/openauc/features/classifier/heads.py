@@ -170,7 +170,7 @@ class EstimatorHead(Head):
                 f"{named(classes.tolist(), 5)}; fit it on the same classes, or pass it unfitted."
             )
         place = {str(label): i for i, label in enumerate(theirs.tolist())}
-        self.fitted, self.order = _thawed(self.estimator), np.array([place[str(label)] for label in classes.tolist()])
+        self.fitted, self.order = thawed(self.estimator), np.array([place[str(label)] for label in classes.tolist()])
         return self
 
     def logits(self, X: Array) -> Array:
@@ -211,7 +211,7 @@ def _weights_of(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Weights (C, d) and biases (C,) of a linear classifier or a pipeline; (1, d) and (1,) for two classes."""
     estimator = getattr(estimator, "best_estimator_", estimator)  # of a search
     if isinstance(estimator, Pipeline):
-        *before, last = (_thawed(step) for _, step in estimator.steps if step not in (None, "passthrough"))
+        *before, last = (thawed(step) for _, step in estimator.steps if step not in (None, "passthrough"))
         weight, bias = _weights_of(last)
         for step in reversed(before):
             if not isinstance(step, AFFINE) or getattr(step, "clip", False):
@@ -245,13 +245,13 @@ def _without_names(method: Callable[[Any], Any], X: Array) -> Any:
         return method(X)
 
 
-def _thawed(estimator: Any) -> Any:
+def thawed(estimator: Any) -> Any:
     return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
 def _unfitted(estimator: Any) -> Any:
     """A copy to fit; ``clone`` alone keeps a frozen classifier, which knows classes that a fold must not know."""
-    copy = clone(_thawed(estimator))
+    copy = clone(thawed(estimator))
     frozen = {name: part for name, part in copy.get_params().items() if isinstance(part, FrozenEstimator)}
     inside = {name: part.estimator for name, part in frozen.items() if is_classifier(part)}
     if (inside or isinstance(estimator, FrozenEstimator)) and not is_fitted(estimator):

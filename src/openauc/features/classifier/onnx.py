@@ -62,8 +62,8 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
     fitted = classifier.dtype_.name
     embedding = ndx.argument(shape=("N", classifier.n_features_in_), dtype=getattr(ndx, dtype or fitted))
     traced = copy.copy(classifier)
-    traced.observer_ = portable_head(classifier)
-    score, logits = traced._observe(ndx.astype(embedding, getattr(ndx, fitted)))
+    traced.head_with_scores_ = portable_head(classifier)
+    score, logits = traced._score(ndx.astype(embedding, getattr(ndx, fitted)))
     predicted = ndx.argmax(logits, axis=1)
     answer = ndx.take(ndx.asarray(classes), predicted, axis=0)
     threshold = ndx.take(ndx.asarray(classifier.thresholds_), predicted, axis=0)

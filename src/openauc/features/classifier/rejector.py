@@ -303,7 +303,7 @@ def choose_rejector(
     encoder was trained on the held-out classes they are ``misleading``, and ``max_logit`` rejects.
     """
     average = tuple(name for name in AVERAGE if name in names)
-    if misleading and wanted in REJECTORS:
+    if misleading:
         return Choice(Average(("max_logit",)), None, {})
     if not folds:
         # Two classes: logits tell only which of the two a sample is nearer to, so distance decides.

@@ -79,7 +79,7 @@ class FitReport:
             "trained on."
         ]
         if self.tried:
-            lines.append(f"{metric} with known classes held out to play unknown, 95 % interval over these classes:")
+            lines.append(f"{metric} on held-out known classes, 95 % interval over these classes:")
             lines += [
                 f"  {'*' if tried.name == self.chosen else ' '} {tried.name:<24} {tried.openauc:.4f}   "
                 f"{tried.interval.low:.4f} - {tried.interval.high:.4f}"
@@ -87,7 +87,8 @@ class FitReport:
             ]
             lines.append(f"* in use: {self.chosen}. Heads of these folds know fewer classes than the one in use.")
         else:
-            lines.append(f"In use: {self.chosen}. The classes are too few to hold any out, so nothing was compared.")
+            few = " The classes are too few to hold any out, so nothing was compared." if self.n_classes < 3 else ""
+            lines.append(f"In use: {self.chosen}.{few or ' Nothing is forecast.'}")
         if self.small_classes:
             named = ", ".join(self.small_classes[:5])
             more = f" and {len(self.small_classes) - 5} more" if len(self.small_classes) > 5 else ""

@@ -11,6 +11,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from openauc._validation import check_fraction
+from openauc.features.scores.distance import turns_in_class
 from openauc.scoring import make_scorer
 
 FEWEST_FOLDS = 12
@@ -113,24 +114,22 @@ def _drawn(
 ) -> NDArray[np.bool_]:
     """Rows of a share of each class's groups, at least one group if there are two, and never a whole class."""
     first, of_group = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    rank = rank_within(labels[first], rng)
+    turn = random_turns(labels[first], rng)
     _, code, size = np.unique(labels[first], return_inverse=True, return_counts=True)
-    drawn: NDArray[np.bool_] = ((rank < share) & (np.rint(rank * size[code]) < size[code] - 1))[of_group]
+    drawn: NDArray[np.bool_] = ((turn / size[code] < share) & (turn < size[code] - 1))[of_group]
     return drawn & np.isin(labels, labels[~drawn])
 
 
-def rank_within(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.float64]:
-    """Random rank of each sample among those of its class, as a share: the first has 0, a single one has 1.
+def random_turns(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np.intp]:
+    """(n,) place of each sample in a random order of the samples of its class.
 
-    >>> sorted(rank_within(np.array([7, 7, 7, 7]), np.random.RandomState(0)).tolist())
-    [0.0, 0.25, 0.5, 0.75]
+    >>> sorted(random_turns(np.array([7, 7, 7, 5]), np.random.RandomState(0)).tolist())
+    [0, 0, 1, 2]
     """
-    _, code, size = np.unique(labels, return_inverse=True, return_counts=True)
-    order = np.lexsort((rng.random_sample(len(labels)), code))
-    start = np.concatenate([[0], np.cumsum(size)[:-1]])
-    rank = np.empty(len(labels))
-    rank[order] = np.arange(len(labels)) - np.repeat(start, size)
-    return np.where(size[code] > 1, rank / size[code], 1.0)
+    order = np.argsort(rng.random_sample(len(labels)), kind="stable")
+    turns = np.empty(len(labels), np.intp)
+    turns[order] = turns_in_class(labels[order])
+    return turns
 
 
 def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.random.RandomState) -> NDArray[np.int64]:

@@ -247,13 +247,24 @@ class Norm(Score):
 
 def draw_references(y: ArrayLike) -> NDArray[np.intp]:
     """Ascending rows of the samples to compare with, equally many of each class where possible."""
-    drawn = np.random.default_rng(0).permutation(np.asarray(y).size)
-    labels = np.asarray(y)[drawn]
+    labels = np.asarray(y)
+    drawn = np.random.default_rng(0).permutation(labels.size)
+    turns = turns_in_class(labels[drawn])
+    number = max(REFERENCES, PER_CLASS * int((turns == 0).sum()))
+    return np.sort(drawn[np.argsort(turns, kind="stable")[:number]])
+
+
+def turns_in_class(labels: Labels) -> NDArray[np.intp]:
+    """(n,) number of samples of the same class before each sample.
+
+    >>> turns_in_class(np.array([5, 3, 5, 5])).tolist()
+    [0, 0, 1, 2]
+    """
     by_class = np.argsort(labels, kind="stable")
-    _, first = np.unique(labels[by_class], return_index=True)
-    turn = np.empty(len(labels), np.intp)  # how many samples of its class are drawn before it
-    turn[by_class] = np.arange(len(labels)) - np.repeat(first, np.diff(first, append=len(labels)))
-    return np.sort(drawn[np.argsort(turn, kind="stable")[: max(REFERENCES, PER_CLASS * len(first))]])
+    _, first, size = np.unique(labels[by_class], return_index=True, return_counts=True)
+    turns = np.empty(len(labels), np.intp)
+    turns[by_class] = np.arange(len(labels)) - np.repeat(first, size)
+    return turns
 
 
 def class_spreads(x: Real, y: ArrayLike) -> Floats:
@@ -267,6 +278,30 @@ def class_spreads(x: Real, y: ArrayLike) -> Floats:
     level = level if level > rounding else float(squared_lengths(x - mean_of(x)).mean())
     variance = (squares + SPREAD_ROWS * level) / (size - 1 + SPREAD_ROWS)
     return np.asarray(np.sqrt(np.where(variance > rounding, variance, 1.0))[members])
+
+
+def spread_ratio(x: Real, y: Labels) -> tuple[float, float]:
+    """Variance of the features inside classes over that of the class means, and its upper limit (two standard errors).
+
+    Both variances are estimated as components: sums of squares over their degrees of freedom, less the variance that
+    the means have because classes have few samples. The error is that of a jackknife over the classes.
+    """
+    means, members = class_means(x, y)
+    size = np.bincount(members)
+    squares = np.bincount(members, ((x - means[members]) ** 2).sum(1, dtype=np.float64))
+
+    def ratio(kept: NDArray[np.bool_]) -> float:
+        n, c = size[kept].sum(), kept.sum()
+        inside = float(squares[kept].sum()) / max(n - c, 1)
+        centre = (size[kept, None] * means[kept]).sum(0) / n
+        of_means = float((size[kept, None] * (means[kept] - centre) ** 2).sum()) / max(c - 1, 1)
+        between = (of_means - inside) / ((n - (size[kept] ** 2).sum() / n) / max(c - 1, 1))
+        return max(inside, 1e-12) / between if between > 0 else np.inf
+
+    c = len(size)
+    value, without = ratio(np.ones(c, bool)), [ratio(np.arange(c) != i) for i in range(c)]
+    error = (c - 1) / np.sqrt(c) * float(np.std(without)) if np.isfinite(without).all() else np.inf
+    return value, value + 2.0 * error
 
 
 def mean_of(x: Real) -> Real:
