@@ -1,4 +1,4 @@
-"""Whether a model keeps its guarantee and its forecast: a check of its decisions on labelled rows."""
+"""Check on labelled rows whether a model keeps its guarantee and its forecast."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ _REASONS = (
     "near-copies among the training rows, which make a model look surer than it is; classes in other shares than in "
     "training; drift since training; embeddings of another encoder."
 )
-_MARK = "What to do: fit again with rows that belong together marked, by --group-column or groups=;"
-_RECALIBRATE = "take the threshold from new labelled rows, by classifier.calibrate(X, y);"
+_WHAT_TO_DO = "What to do: fit again with rows that belong together marked, by --group-column or groups=;"
+_AGAIN = "fit again on newer rows."
+_RECALIBRATE = f"take the threshold from new labelled rows, by classifier.calibrate(X, y); {_AGAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How good the decisions of a model are on labelled rows, and whether its guarantee and forecast hold there."""
+    """How good the decisions of a model are on labelled rows, and whether its guarantee and forecast hold."""
 
     n_known: int
     n_unknown: int
@@ -106,7 +107,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         findings = [finding._asdict() for finding in self.findings]
-        return asdict(self) | {"findings": findings, "advice": list(self.advice), "failed": self.failed}
+        return {**vars(self), "findings": findings, "advice": list(self.advice), "failed": self.failed}
 
 
 def judge(
@@ -146,36 +147,37 @@ def judge(
         "unknown rows rejected": ~accepted[unknown],
         "accepted rows right": right[accepted],
     }
-    found_shares = ((name, int(np.sum(hits)), len(hits)) for name, hits in shares.items())
-    findings = [Finding(name, k / n, wilson_interval(k, n, level), n) for name, k, n in found_shares if n]
+    counts = ((name, int(np.sum(hits)), len(hits)) for name, hits in shares.items())
+    findings = [Finding(name, k / n, wilson_interval(k, n, level), n) for name, k, n in counts if n]
     guarantee, advice = guarantee or Guarantee(), []
-    if not unknown.all():
+    n_unknown, n_known = int(unknown.sum()), int((~unknown).sum())
+    if n_known:
         findings[0] = found = _held_to_acceptance(findings[0], guarantee, level)
-        if found.outcome == "failed" and found.value < (found.aim or 0.0):
-            advice = [f"{_TOO_FEW} {_REASONS}", f"{_MARK} {_RECALIBRATE} fit again on newer rows."]
-        elif found.outcome == "failed":
-            advice = [_TOO_MANY]
-    if unknown.any() and not unknown.all():
+        if found.outcome == "failed":
+            too_few = found.value < (found.aim or 0.0)
+            advice = [f"{_TOO_FEW} {_REASONS}", f"{_WHAT_TO_DO} {_RECALIBRATE}"] if too_few else [_TOO_MANY]
+    if n_known and n_unknown:
         ranked = RankedSamples(read_samples(*predictions, unknown_label=unknown_label))
         evaluation = evaluate_ranked(ranked, {"openauc": METRICS["openauc"]}, level, 0, REPLICATES)
         found = Finding("OpenAUC", evaluation.openauc, evaluation.intervals["openauc"], len(unknown))
-        findings.append(_held_to_forecast(found, guarantee))
-        if findings[-1].outcome == "failed":
-            advice += [f"{_LOWER}."] if advice else [f"{_LOWER}; {_REASONS}", f"{_MARK} fit again on newer rows."]
-    return Verdict(int((~unknown).sum()), int(unknown.sum()), tuple(findings), tuple(advice), level)
+        findings.append(found := _held_to_forecast(found, guarantee))
+        if found.outcome == "failed":
+            advice += [f"{_LOWER}."] if advice else [f"{_LOWER}; {_REASONS}", f"{_WHAT_TO_DO} {_AGAIN}"]
+    return Verdict(n_known, n_unknown, tuple(findings), tuple(advice), level)
 
 
 def _held_to_acceptance(found: Finding, guarantee: Guarantee, level: float) -> Finding:
-    """Failed only if chance does not explain it: the chance of these rows and that of the calibration."""
-    aim, split = guarantee.acceptance, guarantee.kind == "split"
+    """Failed only if neither the chance of these rows nor that of the calibration explains the difference."""
+    aim = guarantee.acceptance
     if aim is None:
         return found
-    room = 0.0 if split else CROSS_ROOM
     error = normal_quantile(level) * math.sqrt(aim * (1.0 - aim) / guarantee.n) if guarantee.n else 0.0
     low = found.value - math.hypot(found.value - found.interval.low, error)
     high = found.value + math.hypot(found.interval.high - found.value, error)
-    failed = high < aim - room or (not split and low > aim + room)
-    said = f"guaranteed: {'at least' if split else 'about'}"
+    if guarantee.kind == "split":
+        said, failed = "guaranteed: at least", high < aim
+    else:
+        said, failed = "guaranteed: about", high < aim - CROSS_ROOM or low > aim + CROSS_ROOM
     return found._replace(said=said, aim=aim, outcome="failed" if failed else "kept")
 
 

@@ -10,8 +10,8 @@ from openauc import Evaluation, Predictions, compare, evaluate
 from openauc.comparison import Comparison
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.samples import read_samples
+from openauc.report import predictions as page
 from openauc.report.page import _templates
-from openauc.report.predictions import _audited, _Shown
 
 from .conftest import predictions
 
@@ -20,15 +20,14 @@ def say(sentence: str, *arguments: Any) -> str:
     return str(getattr(_templates().get_template("sentences.html").module, sentence)(*arguments))
 
 
-def shown(evaluations: dict[str, Evaluation]) -> list[_Shown]:
+def shown(evaluations: dict[str, Evaluation]) -> list[dict[str, Any]]:
     """The best first, as the page has them."""
-    models = [_Shown(name, evaluation, [], {}) for name, evaluation in evaluations.items()]
-    return sorted(models, key=lambda model: -model.evaluation.openauc)
+    models = [{"name": name, "evaluation": evaluation} for name, evaluation in evaluations.items()]
+    return sorted(models, key=lambda model: -model["evaluation"].openauc)
 
 
-def audited(*triple: Any) -> _Shown:
-    model = RankedSamples(read_samples(*triple))
-    return _Shown("m", evaluate(*triple, n_replicates=20), *_audited(model))
+def audited(*triple: Any) -> dict[str, Any]:
+    return page.audited(RankedSamples(read_samples(*triple)))
 
 
 def headline(**models: Predictions) -> str:
@@ -54,7 +53,7 @@ def test_one_model_and_models_that_cannot_be_compared() -> None:
     evaluations = {"a": evaluate(*predictions(0), n_replicates=20), "b": evaluate(*predictions(1), n_replicates=20)}
     models = shown(evaluations)
     assert "ahead of" in say("headline", models, None)
-    assert say("headline", models[:1], None).startswith(f"{models[0].name} reaches an OpenAUC of")
+    assert say("headline", models[:1], None).startswith(f"{models[0]['name']} reaches an OpenAUC of")
     value = max(e.openauc for e in evaluations.values())
     assert f"In {round(100 * value)} of 100 such pairs" in say("meaning", models[0])
 
@@ -70,31 +69,31 @@ def test_losses_add_up_and_name_the_larger(gap: float, weak: str) -> None:
 
 def test_the_stories_are_those_of_the_audit() -> None:
     model = audited(*predictions())
-    assert len(model.constructions) == 3
-    values = {label: (before, after) for label, before, after in model.changes[0]}
+    assert len(model["constructions"]) == 3
+    values = {label: (before, after) for label, before, after in model["changes"][0]}
     assert values["macro F-score"][0] == pytest.approx(values["macro F-score"][1], abs=1e-12)
     assert values["unknown samples rejected"][1] < values["unknown samples rejected"][0]
-    assert "accepts every unknown sample" in say("title", model.constructions[0])
-    assert "OpenAUC falls from" in say("story", model.constructions[0])
-    parts = {label: (before, after) for label, before, after in model.changes[2]}
+    assert "accepts every unknown sample" in say("title", model["constructions"][0])
+    assert "OpenAUC falls from" in say("story", model["constructions"][0])
+    parts = {label: (before, after) for label, before, after in model["changes"][2]}
     assert parts["AUROC"][0] == parts["AUROC"][1]
 
 
 def test_a_perfect_model_leaves_nothing_to_exchange() -> None:
     model = audited([0, 1, -1, -1], [0, 1, 0, 1], [0.1, 0.2, 0.8, 0.9])
-    assert all("Nothing was exchanged" in say("story", construction) for construction in model.constructions)
+    assert all("Nothing was exchanged" in say("story", construction) for construction in model["constructions"])
 
 
 def test_openauc_that_stays_is_said_to_stay() -> None:
     # The misclassified sample ranks above the correct one, but no unknown one lies between them.
     triple = [0, 1, 0, -1, -1], [0, 0, 0, 1, 0], [0.1, 0.2, 0.05, 0.9, 0.01]
     model = audited(*triple)
-    assert "OpenAUC stays at" in say("story", model.constructions[2])
-    assert openauc.openauc_score(*triple) == model.changes[2][-1][2]
+    assert "OpenAUC stays at" in say("story", model["constructions"][2])
+    assert openauc.openauc_score(*triple) == model["changes"][2][-1][2]
 
 
 def test_table_1_keeps_its_reasons() -> None:
-    table = audited(*predictions()).table1
+    table = audited(*predictions())["table1"]
     assert table.keys() >= {"OpenAUC", "Open-set F-score"}
     assert all(list(row) == ["P1", "P2", "P3", "P4", "coupled"] for row in table.values())
     assert all(verdict.because for row in table.values() for verdict in row.values())

