@@ -74,7 +74,7 @@ def _in_onnxruntime(network: Any, size: int) -> Callable[[NDArray[np.float32]], 
     import torch
 
     exported: Any = io.BytesIO()
-    options = {"input_names": ["pixels"], "dynamic_axes": {"pixels": {0: "batch"}}, "dynamo": False}
+    options: Any = {"input_names": ["pixels"], "dynamic_axes": {"pixels": {0: "batch"}}, "dynamo": False}
     try:
         with warnings.catch_warnings(action="ignore"):  # they announce another exporter
             torch.onnx.export(network, (torch.zeros(1, 3, size, size),), exported, **options)

@@ -32,7 +32,7 @@ def monitor_report(monitor: Monitor, *, name: str = "model", stream: str = "the 
 
     if not monitor.n:
         raise ValueError("the monitor has seen no sample yet; update it first.")
-    shown = {"names": _NAMES, "band": _BAND, "most_classes": MOST_CLASSES, "limits": LIMITS}
+    shown: dict[str, Any] = {"names": _NAMES, "band": _BAND, "most_classes": MOST_CLASSES, "limits": LIMITS}
     return render("monitor", _data(monitor), monitor=monitor, name=name, stream=stream, command=command, **shown)
 
 
