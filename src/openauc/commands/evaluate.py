@@ -13,25 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from openauc._columns import ColumnNames, read_about, read_columns
+from openauc._columns import read_about, read_columns
 from openauc._files import add_inputs
 from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.predictions import (
     FILE_HELP,
+    ColumnOptions,
     Json,
-    LabelColumn,
     Level,
-    LowerIsUnknown,
-    PredColumn,
     Replicates,
-    ScoreColumn,
     Seed,
-    UnknownLabel,
     _write_json,
-    load_file,
     model_names,
     show_verdict,
-    unknown_label_of,
+    takes_columns,
 )
 from openauc.commands.terminal import bounds_text, say, show
 
@@ -57,6 +52,7 @@ _at_scale = partial(Option, rich_help_panel="At scale")
 """An option for many or large files."""
 
 
+@takes_columns
 def evaluate(
     files: Annotated[list[str], Argument(metavar="FILE...", help=f"{FILE_HELP} {SHARDS_HELP}")],
     json_out: Json = None,
@@ -68,14 +64,9 @@ def evaluate(
         float | None, Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
     ] = None,
     min_ofpr: Annotated[float, Option(help="Lower end of that range.")] = 0.0,
-    label_column: LabelColumn = "y_true",
-    pred_column: PredColumn = "y_pred",
-    score_column: ScoreColumn = "open_score",
-    unknown_label: UnknownLabel = "-1",
     unseen_unknown: Annotated[
         bool, Option("--unseen-unknown", help="Classes that are never predicted are unknown, too.")
     ] = False,
-    lower_is_unknown: LowerIsUnknown = False,
     acceptance: Annotated[
         float | None,
         Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
@@ -101,6 +92,7 @@ def evaluate(
         Path | None, _at_scale(metavar="DIR", help="Keep the counts of finished shards here, for the next time.")
     ] = None,
     skip_bad: Annotated[bool, _at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
+    columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """Every metric of one or more files of predictions, with interval, direction and threshold.
 
@@ -108,8 +100,7 @@ def evaluate(
     """
     from openauc.metrics.registry import standard_metrics
 
-    label, quiet = read_label(unknown_label), json_out == "-"
-    names = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
+    label, quiet = read_label(columns.unknown_label), json_out == "-"
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     labels = {name: metric.label for name, metric in metrics.items()}
     measuring: dict[str, Any] = {"level": level, "rng": seed, "n_replicates": replicates}
@@ -125,7 +116,7 @@ def evaluate(
                 f"--{option} needs all samples in memory; it takes single files of moderate size, without the options "
                 "for files at scale."
             )
-        plan = Plan(names=names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
+        plan = Plan(names=columns.names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
         reading = {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
             found = _read_shards(sources, plan, {"metrics": metrics, **measuring, **reading}, quiet=quiet)
@@ -139,12 +130,12 @@ def evaluate(
         from openauc.verdict import judge
 
         read = {path: read_columns(path) for path in map(Path, files)}
-        models = {path: load_file(path, names, columns) for path, columns in read.items()}
-        label = unknown_label_of(unknown_label, *models.values())
+        models = {path: columns.load(path, found) for path, found in read.items()}
+        label = columns.unknown_label_of(*models.values())
         models = {path: _with_unseen(model, path, label, unseen_unknown) for path, model in models.items()}
         for path, predictions in models.items():
             about: dict[str, Any] = {}
-            decisions = None if pred_column == DECISION else _decisions(read[path], predictions)
+            decisions = None if columns.pred_column == DECISION else _decisions(read[path], predictions)
             if decisions is not None:
                 given = _guarantee(path, acceptance)
                 verdict = judge(*predictions, decisions, guarantee=given, unknown_label=label, level=level)
@@ -169,7 +160,7 @@ def evaluate(
             dict(zip(model_names(list(models)), models.values(), strict=True)),
             **{"ties": ties, "max_ofpr": max_ofpr, "min_ofpr": min_ofpr, **measuring},
             unknown_label=label,
-            flipped=lower_is_unknown,
+            flipped=columns.lower_is_unknown,
             command=shlex.join(["openauc", *sys.argv[1:]]),
         )
         write_text(report, page)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,17 +28,74 @@ if TYPE_CHECKING:
     from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
-LabelColumn = Annotated[str, Option(help="Column of the true labels.")]
-PredColumn = Annotated[str, Option(help="Column of the predicted classes.")]
-ScoreColumn = Annotated[str, Option(help="Column of the open-set score, higher = more unknown.")]
-UnknownLabel = Annotated[str, Option(help="Label that marks unknown samples.")]
-LowerIsUnknown = Annotated[bool, Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")]
 Json = Annotated[str | None, Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")]
 Level = Annotated[float, Option(help="Level of the intervals.")]
 Seed = Annotated[int, Option(min=0, help="Seed of bootstrap and permutations.")]
 Replicates = Annotated[int, Option(help="Bootstrap replicates.")]
 
 
+@dataclass(frozen=True)
+class ColumnOptions:
+    """How files of predictions are read; each field is an option."""
+
+    label_column: Annotated[str, Option(help="Column of the true labels.")] = "y_true"
+    pred_column: Annotated[str, Option(help="Column of the predicted classes.")] = "y_pred"
+    score_column: Annotated[str, Option(help="Column of the open-set score, higher = more unknown.")] = "open_score"
+    unknown_label: Annotated[str, Option(help="Label that marks unknown samples.")] = "-1"
+    lower_is_unknown: Annotated[
+        bool, Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")
+    ] = False
+
+    @property
+    def names(self) -> ColumnNames:
+        return ColumnNames(self.label_column, self.pred_column, self.score_column, self.lower_is_unknown)
+
+    def load(self, file: Path, columns: Columns | None = None) -> Predictions:
+        """The samples of a file, or of its columns if they were read already; an error names the options to add."""
+        from openauc.predictions import MissingColumns, Predictions, read_columns
+
+        found = read_columns(file) if columns is None else columns
+        try:
+            predictions = Predictions.from_columns(found, self.names, path=file)
+        except MissingColumns as error:
+            words: list[str] = []
+            for name, value in error.guess.items():
+                if name != "lower_is_unknown":
+                    words += (f"--{name.replace('_', '-')}", str(value))
+                elif not self.lower_is_unknown:
+                    words.append("--lower-is-unknown")
+            raise ValueError(f"{error.sentence} Likely: {shlex.join(words)}" if words else error.sentence) from error
+        if len(predictions.y_true) == 0:
+            raise ValueError(f"{file} holds no sample, only the names of its columns; expected one row per sample.")
+        return predictions
+
+    def unknown_label_of(self, *models: Predictions) -> Label:
+        """The label that marks unknown samples: the option or, if no label is -1, the usual word for it."""
+        label = read_label(self.unknown_label)
+        true, predicted = ({str(x) for model in models for x in set(model[i].tolist())} for i in range(2))
+        words = {word for word in true - predicted if means_unknown(word)}
+        if label != UNKNOWN or str(UNKNOWN) in true or len(words) != 1:
+            return label
+        (word,) = words
+        say(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
+        return word
+
+
+def takes_columns(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of :class:`ColumnOptions` as options, in place of its argument ``columns``."""
+    own, options = (dict(signature(function, eval_str=True).parameters) for function in (command, ColumnOptions))
+    del own["columns"]
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        columns = ColumnOptions(**{name: values.pop(name) for name in options})
+        command(**values, columns=columns)
+
+    with_options.__signature__ = Signature([*own.values(), *options.values()])  # type: ignore[attr-defined]
+    return with_options
+
+
+@takes_columns
 def compare(
     files: Annotated[list[Path], Argument(metavar="FILE...", help=FILE_HELP)],
     metric: Annotated[
@@ -45,20 +104,16 @@ def compare(
     baseline: Annotated[str | None, Option(help="Compare every file with this one only.")] = None,
     json_out: Json = None,
     level: Level = 0.95,
-    label_column: LabelColumn = "y_true",
-    pred_column: PredColumn = "y_pred",
-    score_column: ScoreColumn = "open_score",
-    unknown_label: UnknownLabel = "-1",
-    lower_is_unknown: LowerIsUnknown = False,
     replicates: Replicates = 2000,
     seed: Seed = 0,
+    columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """Paired differences of two or more models on the same samples, with interval and p-value."""
     from openauc.comparison import compare as compare_triples
 
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
-    models = [load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown)) for file in files]
+    models = [columns.load(file) for file in files]
     comparison = compare_triples(
         *models,
         names=names,
@@ -67,34 +122,32 @@ def compare(
         level=level,
         rng=seed,
         n_replicates=replicates,
-        unknown_label=unknown_label_of(unknown_label, *models),
+        unknown_label=columns.unknown_label_of(*models),
     )
     if json_out != "-":
         _show_comparison(comparison)
     _write_json(json_out, comparison.to_dict())
 
 
+@takes_columns
 def audit(
     file: Annotated[Path, Argument(metavar="FILE", help=FILE_HELP)],
     threshold: Annotated[float | None, Option(help="Threshold of the constructions.")] = None,
     json_out: Json = None,
-    label_column: LabelColumn = "y_true",
-    pred_column: PredColumn = "y_pred",
-    score_column: ScoreColumn = "open_score",
-    unknown_label: UnknownLabel = "-1",
-    lower_is_unknown: LowerIsUnknown = False,
+    columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """The paper's argument on your predictions: worse models that common metrics do not punish."""
     from openauc.audit import audit as audit_triple
 
-    predictions = load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
-    label = unknown_label_of(unknown_label, predictions)
+    predictions = columns.load(file)
+    label = columns.unknown_label_of(predictions)
     result = audit_triple(*predictions, threshold=threshold, unknown_label=label)
     if json_out != "-":
         _show_audit(result)
     _write_json(json_out, result.to_dict())
 
 
+@takes_columns
 def threshold(
     file: Annotated[Path, Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
     target: Annotated[
@@ -114,11 +167,7 @@ def threshold(
         ),
     ] = None,
     json_out: Json = None,
-    label_column: LabelColumn = "y_true",
-    pred_column: PredColumn = "y_pred",
-    score_column: ScoreColumn = "open_score",
-    unknown_label: UnknownLabel = "-1",
-    lower_is_unknown: LowerIsUnknown = False,
+    columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """Choose a rejection threshold on a file of validation predictions, or on the validation part of a training.
 
@@ -139,53 +188,22 @@ def threshold(
             "samples that neither training nor test has seen, or name a file of such predictions."
         )
     file = file if run is None else run / VALIDATION
-    predictions = load_file(file, ColumnNames(label_column, pred_column, score_column, lower_is_unknown))
+    predictions = columns.load(file)
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]
         value=_number("--target", target) if share else None,
         confidence=confidence,
         costs=_costs(cost) if cost else None,
-        unknown_label=unknown_label_of(unknown_label, predictions),
+        unknown_label=columns.unknown_label_of(predictions),
     )
     if json_out != "-":
-        _show_point(point, flipped=lower_is_unknown)
+        _show_point(point, flipped=columns.lower_is_unknown)
     _write_json(json_out, point.to_dict())
     if run is not None:
         write_text(run / THRESHOLD, json.dumps(point.to_dict(), indent=1) + "\n")
         if json_out != "-":
             say(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
-
-
-def load_file(file: Path, names: ColumnNames, columns: Columns | None = None) -> Predictions:
-    """The samples of a file, or of its columns if they were read already; an error names the options to add."""
-    from openauc.predictions import MissingColumns, Predictions, read_columns
-
-    try:
-        predictions = Predictions.from_columns(read_columns(file) if columns is None else columns, names, path=file)
-    except MissingColumns as error:
-        words: list[str] = []
-        for name, value in error.guess.items():
-            if name != "lower_is_unknown":
-                words += (f"--{name.replace('_', '-')}", str(value))
-            elif not names.lower_is_unknown:
-                words.append("--lower-is-unknown")
-        raise ValueError(f"{error.sentence} Likely: {shlex.join(words)}" if words else error.sentence) from error
-    if len(predictions.y_true) == 0:
-        raise ValueError(f"{file} holds no sample, only the names of its columns; expected one row per sample.")
-    return predictions
-
-
-def unknown_label_of(option: str, *models: Predictions) -> Label:
-    """The label that marks unknown samples: the option or, if no label is -1, the usual word for it."""
-    label = read_label(option)
-    true, predicted = ({str(x) for model in models for x in set(model[i].tolist())} for i in range(2))
-    words = {word for word in true - predicted if means_unknown(word)}
-    if label != UNKNOWN or str(UNKNOWN) in true or len(words) != 1:
-        return label
-    (word,) = words
-    say(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
-    return word
 
 
 def _costs(assignments: list[str]) -> Costs:

@@ -10,17 +10,17 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from openauc._columns import ColumnNames, read_columns
+from openauc._columns import read_columns
 from openauc._validation import check_choice
-from openauc.commands import predictions
 from openauc.commands.predict import read_like_model
-from openauc.commands.predictions import load_file, model_names, unknown_label_of
+from openauc.commands.predictions import ColumnOptions, Level, Seed, model_names, takes_columns
 from openauc.commands.terminal import say
 from openauc.features.classifier.tables import is_model
 
 REPORT = "report.html"
 
 
+@takes_columns
 def report(
     sources: Annotated[
         list[Path],
@@ -33,7 +33,7 @@ def report(
     out: Annotated[
         Path | None, Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here.")
     ] = None,
-    level: predictions.Level = 0.95,
+    level: Level = 0.95,
     baseline: Annotated[str | None, Option(help="Of a store: method to compare others with.")] = None,
     class_names: Annotated[
         Path | None,
@@ -42,13 +42,9 @@ def report(
     origin_column: Annotated[
         str | None, Option(help="Column with the real class of each sample, unknown ones too: which is taken for what.")
     ] = None,
-    label_column: predictions.LabelColumn = "y_true",
-    pred_column: predictions.PredColumn = "y_pred",
-    score_column: predictions.ScoreColumn = "open_score",
-    unknown_label: predictions.UnknownLabel = "-1",
-    lower_is_unknown: predictions.LowerIsUnknown = False,
     replicates: Annotated[int | None, Option(help="Bootstrap replicates; 2,000 by default.")] = None,
-    seed: predictions.Seed = 0,
+    seed: Seed = 0,
+    columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
 
@@ -61,7 +57,9 @@ def report(
     command = shlex.join(["openauc", *sys.argv[1:]])
     if folders and is_model(sources[0]):
         target = out or sources[0] / REPORT
-        page = _model_page(*sources, label_column=label_column, rng=seed, n_replicates=replicates, command=command)
+        page = _model_page(
+            *sources, label_column=columns.label_column, rng=seed, n_replicates=replicates, command=command
+        )
         write_text(target, page)
     elif folders:
         if len(sources) > 1:
@@ -71,8 +69,7 @@ def report(
     else:
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
-        columns = ColumnNames(label_column, pred_column, score_column, lower_is_unknown)
-        models = {name: load_file(file, columns) for name, file in files.items()}
+        models = {name: columns.load(file) for name, file in files.items()}
         page = predictions_report(
             models,
             class_names=None if class_names is None else _read_names(class_names),
@@ -80,8 +77,8 @@ def report(
             level=level,
             rng=seed,
             n_replicates=replicates,
-            unknown_label=unknown_label_of(unknown_label, *models.values()),
-            flipped=lower_is_unknown,
+            unknown_label=columns.unknown_label_of(*models.values()),
+            flipped=columns.lower_is_unknown,
             command=command,
         )
         write_text(target, page)
