@@ -24,7 +24,7 @@ from commands.application import SMALL
 from openauc._trial_files import features_file
 from openauc.cli import app
 from openauc.encoders import Encoder, get_encoder, output
-from openauc.encoders.output import open_parts, parts_file
+from openauc.encoders.output import open_finished, parts_file
 from openauc.features import OpenSetClassifier
 from openauc.predictions import read_columns
 from openauc.protocols import PROTOCOLS
@@ -432,7 +432,7 @@ def test_damaged_parts_are_named_with_what_to_do(table, words, tmp_path, monkeyp
 
 def test_one_run_at_a_time(table, words, tmp_path):
     out = tmp_path / "out.parquet"
-    with open_parts(out, get_encoder(words)):
+    with open_finished(out, get_encoder(words)):
         assert "another run is writing" in run("embed", table, "-e", words, "-o", out, code=2)
         assert parts_file(out).is_file()
     assert not parts_file(out).exists()

@@ -1,19 +1,22 @@
-"""Choosing trials by their fields: ``method=openauc,split=0|1,lam=0.1,epochs=10``."""
+"""Trials by their fields: ``method=openauc,split=0|1,lam=0.1,epochs=10``; and the command that makes one again."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from openauc._validation import check_choice
-from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.bench.trial import SETTABLE, TrialResult, TrialSpec
 from openauc.protocols import get_protocol
 from openauc.recipe import FIELDS, Recipe
 
 T = TypeVar("T", bound=TrialSpec | TrialResult)
 
+_ROW_FIELDS = ("batch_size", "learning_rate", "rand_augment_m", "label_smoothing")
 _KEYS = (*(f.name for f in fields(TrialSpec) if f.name != "method_args"), *FIELDS)
 
 
@@ -83,6 +86,32 @@ def named_recipe(recipe: Recipe, protocol: str) -> tuple[str, tuple[tuple[str, A
         for name, candidate in ((name, found.scaled(recipe.epochs)) for name, found in known.items())
     }
     return min(differing.items(), key=lambda item: len(item[1]))
+
+
+def command_of(spec: TrialSpec) -> str:
+    """Shell command that trains and tests one trial alone.
+
+    >>> command_of(TrialSpec.of("mnist", 1, "gcpl", method_args={"weight": 2}, epochs=5))
+    'openauc train mnist -m gcpl --split 1 --recipe plain --epochs 5 --set backbone=vgg32 --set weight=2 -o again'
+    """
+    options: dict[str, Any] = {"--split": spec.split, "--seed": spec.seed, "--validation": spec.validation}
+    options["--score"] = spec.score
+    values: dict[str, Any] = {}
+    if spec.recipe is not None:
+        options["--recipe"], changed = named_recipe(spec.recipe, spec.protocol)
+        options["--epochs"] = spec.recipe.epochs
+        values |= dict(changed)
+        if options["--recipe"] == "plus":  # a method may have rows of its own there, which only the method knows
+            values |= {name: getattr(spec.recipe, name) for name in _ROW_FIELDS}
+    defaults = {f.name: f.default for f in fields(TrialSpec)}
+    with suppress(OSError, ValueError):
+        defaults["width"] = get_protocol(spec.protocol).width
+    values |= {name: getattr(spec, name) for name in SETTABLE if getattr(spec, name) != defaults[name]}
+    clashing = {*FIELDS, *SETTABLE}
+    values |= {f"method.{name}" if name in clashing else name: value for name, value in spec.method_args.items()}
+    words = [word for name, value in options.items() if value for word in (name, str(value))]
+    words += [word for name, value in values.items() for word in ("--set", f"{name}={_text(value)}")]
+    return shlex.join(["openauc", "train", spec.protocol, "-m", spec.method, *words, "-o", "again"])
 
 
 def _equal(actual: Any, text: str) -> bool:

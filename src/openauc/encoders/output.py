@@ -23,41 +23,40 @@ from openauc.encoders.base import CHUNK, Encoder, Features, as_images
 from openauc.encoders.inputs import EMBEDDING, Items
 
 _CHUNKS_PER_ROW_GROUP = 16
-_OURS = 0x6F617563  # SQLite's application id: "oauc"
 
 
 def write_embeddings(
-    source: Items,
+    items: Items,
     encoder: Encoder,
     out: Path,
     *,
     skip_bad: bool = False,
     on_progress: Callable[[int, int], object] = lambda count, total: None,
 ) -> list[str]:
-    """Embed every item of a source and write the embeddings beside its columns, all or nothing.
+    """Embed every item and write the embeddings beside the columns, all or nothing.
 
     Features that an earlier run with the same encoder left in ``OUT.parts`` are not computed again. With ``skip_bad``,
     images that cannot be read are left out; returns what is wrong with each row that was left out.
     """
-    with open_parts(out, encoder) as parts:
-        keys, bad = _encode_all(source, encoder, parts, skip_bad, on_progress)
+    with open_finished(out, encoder) as finished:
+        keys, bad = _encode_all(items, encoder, finished, skip_bad, on_progress)
         good = [row for row, key in enumerate(keys) if key not in bad]
         if not good:
             raise ValueError(f"none of the {len(keys):,} images can be read; the first: {bad[keys[0]]}")
-        columns = source.columns.take(good) if bad else source.columns
+        columns = items.columns.take(good) if bad else items.columns
         kept = [keys[row] for row in good]
         if out.suffix.lower() == ".npz":
-            write_columns(out, {**_arrays(columns), EMBEDDING: parts.take(kept)})
+            write_columns(out, {**_arrays(columns), EMBEDDING: finished.take(kept)})
         else:
-            _write_parquet(columns, encoder, parts, kept, out)
-        parts.keys.clear()
-    return [*source.skipped, *(bad[key] for key in keys if key in bad)]
+            _write_parquet(columns, encoder, finished, kept, out)
+        finished.keys.clear()
+    return [*items.skipped, *(bad[key] for key in keys if key in bad)]
 
 
 def _encode_all(
-    source: Items, encoder: Encoder, parts: Parts, skip_bad: bool, on_progress: Callable[[int, int], object]
+    items: Items, encoder: Encoder, finished: Finished, skip_bad: bool, on_progress: Callable[[int, int], object]
 ) -> tuple[list[bytes], dict[bytes, str]]:
-    """The key of each item, and what is wrong with those whose features are not in ``parts`` now."""
+    """The key of each item, and what is wrong with those whose features are not in ``finished`` now."""
     keys: list[bytes] = []
     bad: dict[bytes, str] = {}
     waiting: dict[bytes, Any] = {}
@@ -66,37 +65,36 @@ def _encode_all(
         try:
             features = encoder(list(waiting.values()))
         except (ValueError, OSError):
-            found = _bad_images(waiting) if skip_bad and source.kind == "image" else {}
+            found = _bad_images(waiting) if skip_bad and items.kind == "image" else {}
             if not found:
                 raise
             bad.update(found)
             for key in found:
                 del waiting[key]
             features = encoder(list(waiting.values()))
-        parts.add(list(waiting), features)
+        finished.add(list(waiting), features)
         waiting.clear()
 
-    on_progress(0, len(source))
-    for item in source.read():
-        key = item_key(item)
-        keys.append(key)
-        if key not in parts.keys and key not in bad:
+    on_progress(0, len(items))
+    for item in items.read():
+        keys.append(key := item_key(item))
+        if key not in finished.keys and key not in bad:
             waiting[key] = item
-        if len(waiting) == CHUNK[source.kind]:
+        if len(waiting) == CHUNK[items.kind]:
             encode()
-            on_progress(len(keys), len(source))
+            on_progress(len(keys), len(items))
     if waiting:
         encode()
-    on_progress(len(source), len(source))
+    on_progress(len(items), len(items))
     return keys, bad
 
 
-def _bad_images(items: Mapping[bytes, Any]) -> dict[bytes, str]:
+def _bad_images(images: Mapping[bytes, Any]) -> dict[bytes, str]:
     """What is wrong with each image that cannot be read."""
     bad = {}
-    for key, item in items.items():
+    for key, image in images.items():
         try:
-            as_images([item])
+            as_images([image])
         except (ValueError, OSError) as error:
             bad[key] = str(error)
     return bad
@@ -121,7 +119,7 @@ def parts_file(out: Path) -> Path:
     return out.with_name(f"{out.name}.parts")
 
 
-class Parts:
+class Finished:
     """Features in a table of SQLite, found by the keys of their items."""
 
     def __init__(self, database: sqlite3.Connection, width: int) -> None:
@@ -142,32 +140,31 @@ class Parts:
 
 
 @contextmanager
-def open_parts(out: Path, encoder: Encoder) -> Iterator[Parts]:
-    """The features finished before, by the same encoder; no other run gets them now. An empty file is removed."""
+def open_finished(out: Path, encoder: Encoder) -> Iterator[Finished]:
+    """The features finished before, by the same encoder; other runs are locked out. A file without any is removed."""
     file, about = parts_file(out), json.dumps(encoder.about)
     try:
         with closing(sqlite3.connect(file, timeout=0)) as database:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")  # until it is closed
             database.execute("BEGIN EXCLUSIVE")
             if database.execute("SELECT name FROM sqlite_master").fetchone() is None:
-                database.execute(f"PRAGMA application_id = {_OURS}")
                 database.execute("CREATE TABLE features (key BLOB PRIMARY KEY, value BLOB)")
                 database.execute("CREATE TABLE about (json TEXT)")
                 database.execute("INSERT INTO about VALUES (?)", [about])
-            elif database.execute("PRAGMA application_id").fetchone() != (_OURS,):
-                raise sqlite3.DatabaseError("`openauc embed` did not make it")
             database.commit()
-            (before,) = database.execute("SELECT json FROM about").fetchone()
+            (before,) = database.execute(
+                "SELECT json FROM about"
+            ).fetchone()  # there is no such table if it is not ours
             if before != about:
                 raise ValueError(
                     f"{file} holds features of another encoder: it was {before}, now {about}. Repeat the command that "
                     "made it, or remove it to start again."
                 )
-            parts = Parts(database, encoder.width)
+            finished = Finished(database, encoder.width)
             try:
-                yield parts
+                yield finished
             finally:
-                if not parts.keys:
+                if not finished.keys:
                     file.unlink()
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
@@ -176,7 +173,7 @@ def open_parts(out: Path, encoder: Encoder) -> Iterator[Parts]:
         raise ValueError(f"{file} {reason}; move it away, or write to another file.") from None
 
 
-def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[bytes], out: Path) -> None:
+def _write_parquet(columns: Any, encoder: Encoder, finished: Finished, keys: Sequence[bytes], out: Path) -> None:
     pyarrow, parquet = import_pyarrow()
     about = {"encoder": encoder.name, "width": str(encoder.width), "version": __version__}
     schema = columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
@@ -187,7 +184,7 @@ def _write_parquet(columns: Any, encoder: Encoder, parts: Parts, keys: Sequence[
         parquet.ParquetWriter(file, schema, use_dictionary=columns.column_names) as writer,
     ):
         for start in range(0, len(keys), group):
-            features = parts.take(keys[start : start + group])
+            features = finished.take(keys[start : start + group])
             lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), encoder.width)
             writer.write_table(pyarrow.table([*columns.slice(start, group).columns, lists], schema=schema))
 

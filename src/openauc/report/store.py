@@ -13,12 +13,12 @@ from urllib.parse import quote
 from openauc._files import parse_json, write_text
 from openauc._trial_files import LOG
 from openauc.bench.rendering import Grid, layout
+from openauc.bench.selection import command_of
 from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Summary, summarise
 from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
 from openauc.metrics.registry import METRICS
-from openauc.report.commands import command_of
 from openauc.report.page import interval, percent, render
 
 ALSO = ("auroc", "closed_set_accuracy")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from openauc.bench.selection import command_of
 from openauc.bench.trial import TrialSpec
 from openauc.commands.train import make_spec
 from openauc.methods import recipe_for
-from openauc.report.commands import command_of
 
 OPTIONS = {"-m": "method", "--split": "split", "--seed": "seed", "--validation": "validation", "--score": "score"}
 
