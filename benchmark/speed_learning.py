@@ -19,7 +19,6 @@ from openauc.protocols.sources import Examples
 from openauc.recipe import Recipe
 from openauc.training.augment import resize, transform
 from openauc.training.loop import Precision, train
-from openauc.training.pixels import lay_out
 from openauc.training.predict import embed_images
 
 BATCH = 128
@@ -47,7 +46,7 @@ def step_rows(data: OpenSetData, recipe: Recipe, width: int, rounds: int) -> lis
 
     def step(name: str, **options: str) -> Timed:
         method = built(name, data, recipe, width, **options).train()
-        lay_out(method, torch.channels_last)
+        method.to(memory_format=torch.channels_last)
         method.use_recipe(recipe)
         optimizer = method.optimizer(recipe)
         method.train_batch(x, y, optimizer)  # allocates the optimiser's state
@@ -94,7 +93,7 @@ def part_rows(ours: Method, plain: Method, recipe: Recipe, repeats: int) -> list
     """
     x = torch.randn(BATCH, 3, 32, 32)
     y = torch.arange(BATCH) % ours.num_classes
-    lay_out(ours, torch.channels_last)
+    ours.to(memory_format=torch.channels_last)
     sides = (ours, x.contiguous(memory_format=torch.channels_last)), (plain, x)
 
     def step(method: Method, x: torch.Tensor) -> Callable[[], object]:

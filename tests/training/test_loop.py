@@ -370,18 +370,6 @@ def test_another_run_in_the_same_folder_is_refused(data, tmp_path_factory, chang
         train(build(data), data, **({"recipe": short, "out": out} | changes))
 
 
-def test_checkpoints_every_few_epochs(data, tmp_path):
-    class Stopping(Interfering):
-        at = 8
-
-        def happen(self, loss):
-            raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        train(interfering(Stopping, data), data, RECIPE, out=tmp_path, checkpoint_every=2)
-    assert not (tmp_path / "checkpoint.pt").exists()
-
-
 class Notebook(GeneralTracker):
     """A tracker that remembers."""
 
@@ -437,15 +425,6 @@ def test_the_method_is_given_back_unwrapped(data):
     assert method.eval()(torch.rand(1, 3, 16, 16)).dtype == torch.float32
 
 
-def test_memory_layout_changes_the_layout_only(data):
-    first, second = build(data, "softmax"), build(data, "softmax")
-    short = replace(RECIPE, epochs=1, batch_size=220)  # one step: nothing for rounding to grow on
-    rows = [train(m, data, short, channels_last=flag) for m, flag in ((first, True), (second, False))]
-    assert first.backbone.conv2.weight.is_contiguous(memory_format=torch.channels_last)
-    assert second.backbone.conv2.weight.is_contiguous()
-    assert rows[0][0]["loss"] == pytest.approx(rows[1][0]["loss"], rel=1e-5)
-
-
 def test_compiled_training(data, monkeypatch):
     # Without the code generator, which takes a minute; what is compiled and how it is called stays the same.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
@@ -476,8 +455,6 @@ def test_bad_arguments(data):
     method = build(data)
     with pytest.raises(ValueError, match="seed is -1"):
         train(method, data, RECIPE, seed=-1)
-    with pytest.raises(ValueError, match="checkpoint_every is 0"):
-        train(method, data, RECIPE, checkpoint_every=0)
     with pytest.raises(ValueError, match="precision is 'fp17'"):
         train(method, data, RECIPE, precision="fp17")
     if not torch.cuda.is_available():

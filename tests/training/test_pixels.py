@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 from openauc.protocols import LazyImages
 from openauc.protocols.sources import EncodedImage
-from openauc.training.pixels import Pixels, lay_out
+from openauc.training.pixels import Pixels
 
 CPU = torch.device("cpu")
 
@@ -59,12 +58,3 @@ def test_an_image_that_cannot_be_read_says_so_where_it_is_used(lazy, tmp_path):
     assert len([next(stream) for _ in range(3)]) == 3
     with pytest.raises(ValueError, match=r"3\.png holds no readable image"):
         next(stream)
-
-
-@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
-def test_a_layout_changes_no_value(layout):
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
-    before = {key: value.clone() for key, value in module.state_dict().items()}
-    lay_out(module, layout)
-    assert module[0].weight.is_contiguous(memory_format=layout)
-    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())

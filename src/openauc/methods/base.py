@@ -71,6 +71,8 @@ class Method(nn.Module):
         self.head = backbone.make_head(num_classes, generator=torch_generator(rng))
         self.smoothing_from_recipe = label_smoothing is None
         self.label_smoothing = check_fraction("label_smoothing", label_smoothing or 0.0, zero=True)
+        self.trained_with: Recipe | None = None
+        """The recipe of the training, which says how images are prepared; None before it."""
         self._last_batch: tuple[Tensor, Tensor] | None = None
 
     @classmethod

@@ -272,7 +272,7 @@ def transform(images: Tensor, recipe: Recipe, generator: torch.Generator | None 
     Returns
     -------
     Tensor
-        Float images (B, 3, image_size, image_size).
+        Float images (B, 3, image_size, image_size), with the channels innermost in memory.
     """
     if images.ndim == 2:
         if images.shape[1] != recipe.image_size or recipe.augmentation != "none":
@@ -294,7 +294,7 @@ def transform(images: Tensor, recipe: Recipe, generator: torch.Generator | None 
     images = resize(images, recipe.image_size)
     if generator is not None and recipe.augmentation != "none":
         images = random_flip(random_crop(images, CROP_PADDING, generator), generator)
-    return to_float(images, normalize=recipe.normalize)
+    return to_float(images, normalize=recipe.normalize).contiguous(memory_format=torch.channels_last)
 
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:

@@ -41,8 +41,7 @@ from openauc.training.checkpoint import (
     save_checkpoint,
     save_weights,
 )
-from openauc.training.pixels import Pixels, laid_out, lay_out
-from openauc.training.predict import remember_recipe
+from openauc.training.pixels import Pixels
 from openauc.training.process import caught_signals, on_cpu, process_state
 from openauc.training.schedule import learning_rate
 
@@ -85,9 +84,7 @@ def train(
     seed: int = 0,
     precision: Precision = "fp32",
     compile: bool = False,
-    channels_last: bool = True,
     trackers: Sequence[str | GeneralTracker] = (),
-    checkpoint_every: int = 1,
     about: Mapping[str, Any] | None = None,
 ) -> list[dict[str, float]]:
     """Train a method on the known classes; returns one row per epoch.
@@ -105,13 +102,10 @@ def train(
         SIGTERM are then answered by a checkpoint.
     seed
         Seeds the order, the augmentation, and PyTorch's default generator, which dropout draws from.
-    precision, compile, channels_last
-        Autocast of the forward pass (fp16 needs a GPU); whether to compile the backbone, which stays compiled; whether
-        images and convolutions have the channels innermost.
+    precision, compile
+        Autocast of the forward pass (fp16 needs a GPU); whether to compile the backbone, which stays compiled.
     trackers
         Names in ``TRACKERS``, or tracker objects of ``accelerate``.
-    checkpoint_every
-        Epochs from one checkpoint to the next.
     about
         JSON-ready description of the run, kept in checkpoint and weights. A checkpoint of another run is refused.
 
@@ -128,18 +122,17 @@ def train(
     FloatingPointError
         At the end of an epoch with a loss that is not finite. The checkpoint of the epoch before stays.
     """
-    _check(method, data, seed, checkpoint_every)
+    _check(method, data, seed)
     if precision == "fp16" and process_state().device.type == "cpu":
         raise ValueError("precision is 'fp16', which needs a GPU; use 'bf16' or 'fp32' on a CPU.")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     accelerator = _accelerator(method, precision, trackers, out)
     try:
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        run = _Run(method, data, recipe, accelerator, out, seed, layout, dict(about or {}))
+        run = _Run(method, data, recipe, accelerator, out, seed, dict(about or {}))
         if compile:
             method.backbone.compile()
-        return run.go(checkpoint_every)
+        return run.go()
     finally:
         for tracker in accelerator.trackers:
             tracker.finish()
@@ -191,7 +184,6 @@ class _Run:
     accelerator: Accelerator
     out: Path | None
     seed: int
-    layout: torch.memory_format
     about: dict[str, Any]
     progress: Progress = field(default_factory=Progress)
     # Of each number that steps report: the sum, on the device, and the sum of weights.
@@ -205,14 +197,13 @@ class _Run:
         torch.manual_seed(_number(seed, "torch", self.process))  # dropout
         if self.process:  # so far all processes have equal methods
             method.rng = np.random.default_rng([seed, *b"method", self.process])
-        method.to(accelerator.device)
-        lay_out(method, self.layout)
+        method.to(accelerator.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         method.use_recipe(recipe)
         main = method.optimizer(recipe)
         self.optimizers = {"main": main, **method.auxiliary_optimizers()}
         self.forward, self.optimizer = accelerator.prepare(method, main)
         method.train()
-        remember_recipe(method, recipe)
+        method.trained_with = recipe
         self.about |= {
             "method_class": type(method).__name__,
             "recipe": recipe.to_dict(),
@@ -221,7 +212,7 @@ class _Run:
             "processes": self.processes,
         }
 
-    def go(self, checkpoint_every: int) -> list[dict[str, float]]:
+    def go(self) -> list[dict[str, float]]:
         """Run from wherever the checkpoint ends to the last epoch."""
         self.accelerator.init_trackers("openauc", config={key: str(value) for key, value in self.about.items()})
         self._resume()
@@ -235,8 +226,7 @@ class _Run:
                     where = f"in epoch {self.progress.epoch + 1} after {self.progress.batch} batches"
                     raise TrainingInterrupted(self._agreed(caught), where)
                 row = self.progress.history[-1]
-                if self.progress.epoch % checkpoint_every == 0 or self.progress.epoch == self.recipe.epochs:
-                    self._save()
+                self._save()
                 if log is not None:
                     with log.open("a", encoding="utf-8") as file:
                         file.write(f"{json.dumps(row)}\n")
@@ -278,9 +268,8 @@ class _Run:
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
         drawn = _number(self.seed, "augment", self.progress.epoch, self.progress.batch, self.process)
-        x = laid_out(transform(pixels, self.recipe, torch.Generator().manual_seed(drawn)), self.layout)
         values = self.method.train_batch(
-            x,
+            transform(pixels, self.recipe, torch.Generator().manual_seed(drawn)),
             torch.from_numpy(self.labels[batch.rows]),
             self.optimizer,
             phase=batch.phase,
@@ -289,35 +278,38 @@ class _Run:
         )
         return values | self.method.diagnostics()
 
-    def _read_sums(self) -> dict[str, tuple[float, float]]:
-        """The sums of this process as numbers, all from the device in one copy."""
+    def _gathered(self) -> list[dict[str, Any]]:
+        """What a checkpoint keeps of each process: its generators, and its sums, read from the device in one copy."""
         totals = [torch.as_tensor(total, dtype=torch.float64) for total, _ in self.sums.values()]
         numbers = torch.stack(totals).tolist() if totals else []
-        return {name: (number, self.sums[name][1]) for name, number in zip(self.sums, numbers, strict=True)}
+        sums = {name: (total, self.sums[name][1]) for name, total in zip(self.sums, numbers, strict=True)}
+        found: list[dict[str, Any]] = gather_object([{**generator_state(self.method), "sums": sums}])
+        return found
 
-    def _totals(self) -> dict[str, tuple[float, float]]:
-        """The epoch's sums so far over all processes; a sum that is not finite ends the run."""
+    def _means(self, processes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """The epoch's means so far; one that is not finite ends the run."""
         sums: dict[str, tuple[float, float]] = {}
-        for part in gather_object([self._read_sums()]):
-            for name, (total, weight) in part.items():
+        for process in processes:
+            for name, (total, weight) in process["sums"].items():
                 before = sums.get(name, (0.0, 0.0))
                 sums[name] = (before[0] + total, before[1] + weight)
-        for name, (total, weight) in sums.items():
-            if not math.isfinite(total):
+        means = {name: total / weight for name, (total, weight) in sums.items()}
+        for name, mean in means.items():
+            if not math.isfinite(mean):
                 kept = self.out is not None and (self.out / CHECKPOINT).is_file()
                 rate = learning_rate(self.recipe, self.progress.epoch)
                 raise FloatingPointError(
-                    f"the {name.replace('_', ' ')} is {total / weight} in epoch {self.progress.epoch + 1}, at a "
-                    f"learning rate of {rate:g}; lower the rate or add warm-up epochs"
+                    f"the {name.replace('_', ' ')} is {mean} in epoch {self.progress.epoch + 1}, at a learning rate of "
+                    f"{rate:g}; lower the rate or add warm-up epochs"
                     + (f". The last good checkpoint is kept in {self.out}." if kept else ".")
                 )
-        return sums
+        return means
 
     def _finish_epoch(self, rate: float) -> None:
         if self.processes > 1:  # running statistics of the first process are the ones that are saved
             for buffer in self.method.buffers():
                 torch.distributed.broadcast(buffer, 0)
-        means = {name: total / weight for name, (total, weight) in self._totals().items()}
+        means = self._means(self._gathered())
         images = len(self.labels) * len(self.method.passes)
         row = {
             "epoch": self.progress.epoch + 1,
@@ -333,8 +325,8 @@ class _Run:
     def _save(self) -> None:
         if self.out is None:
             return
-        self._totals()
-        processes = gather_object([{**generator_state(self.method), "sums": self._read_sums()}])
+        processes = self._gathered()
+        self._means(processes)
         if not self.accelerator.is_main_process:
             return
         scaler = self.accelerator.scaler
@@ -375,14 +367,14 @@ class _Run:
     def _bar(self) -> Bar:
         """Progress over all epochs; silent unless the main process talks to a terminal."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
         console = Console(stderr=True)
         bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}/{task.total:g}"),
+            "epoch {task.fields[epoch]}/{task.total:g}",
             BarColumn(),
-            TextColumn("last loss {task.fields[loss]:.4f}  rate {task.fields[rate]:.2g}"),
-            TextColumn("{task.fields[speed]:,.0f} images/s"),
+            "last loss {task.fields[loss]:.4f}  rate {task.fields[rate]:.2g}",
+            "{task.fields[speed]:,.0f} images/s",
             TimeRemainingColumn(),
             console=console,
             disable=not (console.is_terminal and self.accelerator.is_main_process),
@@ -397,7 +389,7 @@ class _Run:
         bar.update(bar.task_ids[0], completed=done + share, epoch=done + 1, loss=loss, rate=rate, speed=speed)
 
 
-def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) -> None:
+def _check(method: Method, data: OpenSetData, seed: int) -> None:
     if data.num_classes != method.num_classes:
         raise ValueError(
             f"the method has {method.num_classes} classes but the data {data.num_classes}; build the method "
@@ -407,8 +399,6 @@ def _check(method: Method, data: OpenSetData, seed: int, checkpoint_every: int) 
         raise ValueError("the training part is empty; nothing can be learned from it.")
     if seed < 0:
         raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
-    if checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every is {checkpoint_every}; expected a number of epochs, at least 1.")
 
 
 def _accelerator(

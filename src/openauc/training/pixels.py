@@ -1,4 +1,4 @@
-"""Images on their way to a network: batches by row, from memory or decoded on demand, in one memory layout."""
+"""Images on their way to a network: batches by row, from memory or decoded on demand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from openauc.protocols.sources import Images, LazyImages
 
@@ -42,18 +42,6 @@ class Pixels:
 
     def _decoded(self, decoding: Future[NDArray[np.uint8]]) -> Tensor:
         return _channels_first(torch.from_numpy(decoding.result()).to(self.device))
-
-
-def lay_out(module: nn.Module, layout: torch.memory_format) -> None:
-    """Give the convolutions of a module a memory layout; no value changes."""
-    for parameter in module.parameters():
-        if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=layout)
-
-
-def laid_out(x: Tensor, layout: torch.memory_format) -> Tensor:
-    """Images in a memory layout; vectors as they are."""
-    return x.contiguous(memory_format=layout) if x.ndim == 4 else x
 
 
 def _channels_first(pixels: Tensor) -> Tensor:

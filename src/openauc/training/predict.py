@@ -26,7 +26,7 @@ from openauc.protocols.base import OpenSetData, Part
 from openauc.protocols.sources import Images
 from openauc.recipe import Recipe
 from openauc.training.augment import transform
-from openauc.training.pixels import Pixels, laid_out, lay_out
+from openauc.training.pixels import Pixels
 from openauc.training.process import process_state
 
 InferencePrecision = Literal["fp32", "bf16"]
@@ -127,7 +127,7 @@ def embed(
     part, precision, batch_size
         See :func:`embed_images`.
     """
-    recipe = recipe or recipe_of(method)
+    recipe = recipe or method.trained_with
     if recipe is None:
         raise ValueError(
             "the method was not trained here, so its image size and normalisation are unknown; pass the "
@@ -191,29 +191,18 @@ def _embed_rows(
     seen: Callable[[int], object],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     device = _device(method)
+    # The layout is set in any case, so that the logits follow from the weights and not from how they were made.
     backbone = fold_batch_norms(method.backbone)
-    # Set here in any case, so that the logits follow from the weights and not from how they were made.
-    lay_out(backbone, torch.channels_last)
+    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     features = [np.empty((0, backbone.feature_dim), np.float32)]
     logits = [np.empty((0, method.num_classes), np.float32)]
     for pixels in Pixels(images, device).stream([rows for rows in batches if len(rows)]):
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            hidden = backbone(laid_out(transform(pixels, recipe), torch.channels_last))
+            hidden = backbone(transform(pixels, recipe))
             logits.append(method.class_scores(hidden).float().cpu().numpy())
             features.append(hidden.float().cpu().numpy())
         seen(sum(map(len, logits)))
     return np.concatenate(features), np.concatenate(logits)
-
-
-def remember_recipe(method: Method, recipe: Recipe) -> None:
-    """Note on the method how the images it was trained on were prepared."""
-    vars(method)["trained_with"] = recipe
-
-
-def recipe_of(method: Method) -> Recipe | None:
-    """The recipe :func:`remember_recipe` noted, if any."""
-    recipe: Recipe | None = vars(method).get("trained_with")
-    return recipe
 
 
 def fold_batch_norms(backbone: Backbone) -> Backbone:
