@@ -177,7 +177,7 @@ def test_scores_of_few_values_are_exact_in_constant_memory() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bins_count_every_kind_of_sample(dtype: type) -> None:
     """Against a dictionary, sample by sample."""
-    triple = random_triple(2000, dtype=dtype)
+    triple = random_triple(9000, dtype=dtype)  # in parts below and above the number that is sorted at once
     triple.open_score[:60] = np.resize(
         [0.0, -0.0, np.inf, -np.inf, np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max], 60
     )

@@ -99,7 +99,9 @@ class Rows(NamedTuple):
 
     @classmethod
     def by_kind(cls, key: Ints, kind: NDArray[np.uint8], shift: int) -> list[Rows]:
-        """Rows of samples in bins, of each kind apart, for which sorting the keys is enough."""
+        """Rows of samples in bins; many are counted for each kind apart, where sorting the keys is enough."""
+        if len(key) < _FEWEST_PENDING:
+            return [cls.of(key, kind.astype(np.int64), shift)]
         parts = []
         for one in np.flatnonzero(np.bincount(kind)):
             ordered = np.sort(key[kind == one])
