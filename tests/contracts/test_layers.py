@@ -73,6 +73,8 @@ def test_the_picture_of_the_house_lists_the_layers_in_order() -> None:
     page = (ROOT.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
     (picture,) = re.findall(r"```text\nsrc/openauc/\n(.*?)```", page, re.DOTALL)
     assert re.findall(r"^ {4}(\w+)", picture, re.MULTILINE) == LAYERS
+    starred = re.findall(r"^ {4}(\w+) +\*", picture, re.MULTILINE)
+    assert sorted(starred) == sorted(name for name in TORCH if "." not in name)
 
 
 def test_a_wrong_arrow_is_found() -> None:
