@@ -21,14 +21,14 @@ from openauc.models.vgg32 import VGG32, VGG32ABN
 
 
 class EncoderBackbone(Backbone):
-    """Another library's network as a backbone, cut where its feature map is complete (``"map"``).
+    """A network of another library as a backbone, with a cut point where its feature map is complete (``"map"``).
 
     Parameters
     ----------
     encoder : nn.Module
         The library's network; its key names follow after ``encoder.``.
     image_size : int
-        Side of the images to come. One image of zeros measures ``feature_dim`` and shows whether they fit.
+        Side of the images to come. One image of zeros tests whether they fit and measures ``feature_dim``.
     """
 
     cut_points = ("input", "map", "features")
@@ -50,7 +50,7 @@ class EncoderBackbone(Backbone):
 
 
 class TransformersBackbone(EncoderBackbone):
-    """A `transformers` image encoder; its features are its last feature map averaged over positions."""
+    """A `transformers` image encoder; its features are the average of its last feature map over positions."""
 
     def stage(self, name: str, hidden: Tensor) -> Tensor:
         """Run the encoder up to its map, (B, C, H, W) or (B, tokens, C), or average that map."""
@@ -65,16 +65,14 @@ class TransformersBackbone(EncoderBackbone):
 
 
 class TimmBackbone(EncoderBackbone):
-    """A `timm` network; its features are what it would hand to its own classifier."""
+    """A `timm` network; its features are the input of its own classifier."""
 
     def stage(self, name: str, hidden: Tensor) -> Tensor:
         """Run the network up to its map, or pool that map in the network's own way."""
         encoder: Any = self.encoder
-        if name == "features":
-            hidden = encoder.forward_head(hidden, pre_logits=True)
-        else:
-            hidden = encoder.forward_features(hidden)
-        return hidden
+        last = name == "features"
+        result: Tensor = encoder.forward_head(hidden, pre_logits=True) if last else encoder.forward_features(hidden)
+        return result
 
 
 def from_transformers(name: str, image_size: int) -> TransformersBackbone:
@@ -113,7 +111,7 @@ BACKBONES = (*ARCHITECTURES, *(f"{library}:NAME" for library in LIBRARIES))
 """Names that :func:`make_backbone` understands."""
 
 WIDEST = 1024
-"""Sixteen times the published width; more is taken for a slip before it takes all of the memory."""
+"""Sixteen times the published width; a larger one is refused as a likely mistake before it fills the memory."""
 
 
 def make_backbone(
@@ -133,7 +131,7 @@ def make_backbone(
         Channels of the first layer; as published if left out. Pretrained networks have theirs already.
     image_size : int
         Side of the images to come, for ``mlp`` the length of the embeddings. Our architectures for images take any
-        side; a pretrained network is tried on it.
+        side; a pretrained network is tested with it.
     generator : torch.Generator, optional
         Source of the initial weights; PyTorch's default generator if left out.
 
@@ -162,9 +160,9 @@ def make_backbone(
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of the tensors of a weights file, by the module's names.
+    """The tensors of a weights file, by the module's names and by what happened to them.
 
-    ``ignored`` has the file's own names of tensors without a place in the module, as MoCo's second encoder.
+    ``ignored`` has the file's own names of tensors without a place in the module, such as MoCo's second encoder.
     """
 
     loaded: tuple[str, ...]
@@ -177,19 +175,19 @@ class LoadReport:
 def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: bool = False) -> LoadReport:
     """Load published or own weights into a backbone or a method.
 
-    Where a tensor is missing, left over or of another shape, ValueError is raised and nothing is changed.
+    If a tensor is missing, left over or of another shape, ValueError is raised and nothing is changed.
 
     Parameters
     ----------
     module : nn.Module
-        What to fill. A bare backbone ignores the file's head; in a method the published ``fc`` becomes the head.
+        A backbone, which ignores the file's head, or a method, whose head the published ``fc`` becomes.
     path : str or Path
         A ``.safetensors``, or a ``.pth``, ``.pt``, ``.bin`` or ``.tar`` that `torch.load` reads with
         ``weights_only``: tensors by name, also under ``state_dict``, also with the prefixes ``module.``,
         ``backbone.`` and MoCo's ``encoder_q.``.
     allow_missing_head : bool
-        Whether a method may keep what it has outside its backbone (head, points, ...) where the file has
-        nothing that fits, as with encoders pretrained on another task.
+        Whether a method may keep its own tensors outside the backbone (head, points, ...) where the file has
+        none that fit, as with encoders pretrained on another task.
 
     Examples
     --------
@@ -200,37 +198,34 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
     >>> len(report.loaded) > 0, report.missing, report.ignored
     (True, (), ())
     """
-    path = Path(path)
-    own = module.state_dict()
+    path, own = Path(path), module.state_dict()
     has_head = all(isinstance(getattr(module, part, None), nn.Module) for part in ("backbone", "head"))
     tensors = _read_tensors(path)
     targets = _targets(tensors, own, has_head=has_head)
     placed = {target: tensors[key] for key, target in targets.items()}
-
     fitting = {key: tensor for key, tensor in placed.items() if key in own and tensor.shape == own[key].shape}
     report = LoadReport(
         loaded=tuple(fitting),
-        # Files older than the batch counter are complete without it.
+        # Files from before BatchNorm counted batches are complete.
         missing=tuple(key for key in own if key not in placed and not key.endswith("num_batches_tracked")),
         unexpected=tuple(key for key in placed if key not in own),
         mismatched=tuple(key for key in placed if key in own and key not in fitting),
         ignored=tuple(key for key in tensors if key not in targets),
     )
 
-    def matters(key: str) -> bool:
-        in_head = key.startswith("head.") or (key in own and not key.startswith("backbone."))
-        return not (allow_missing_head and has_head and in_head)
-
     shapes = {key: f" {tuple(placed[key].shape)} for {tuple(own[key].shape)}" for key in report.mismatched}
     found = {"missing": report.missing, "unexpected": report.unexpected, "of another shape": report.mismatched}
     complaints = []
     for what, keys in found.items():
-        if wrong := [key + shapes.get(key, "") for key in keys if matters(key)]:
-            complaints.append(f"{len(wrong)} {what} ({', '.join(wrong[:3])}{', ...' if len(wrong) > 3 else ''})")
+        if allow_missing_head and has_head:  # only the backbone has to fit
+            keys = tuple(k for k in keys if k.startswith("backbone.") or (k not in own and not k.startswith("head.")))
+        if keys:
+            first = ", ".join(key + shapes.get(key, "") for key in keys[:3])
+            complaints.append(f"{len(keys)} {what} ({first}{', ...' if len(keys) > 3 else ''})")
     if complaints:
         raise ValueError(
             f"{path.name} does not fit {type(module).__name__}: {'; '.join(complaints)}. Check backbone, "
-            "width and number of classes; allow_missing_head=True forgives a method all outside its backbone."
+            "width and number of classes; allow_missing_head=True checks only the backbone of a method."
         )
     module.load_state_dict(fitting, strict=False)
     return report
@@ -245,7 +240,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         sealed_metadata(path)
     try:
         content = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # each format has errors of its own; they all mean the same to the caller
+    except Exception as error:  # each format has its own errors, with one meaning here
         raise ValueError(
             f"{path.name} cannot be read as tensors ({type(error).__name__}); pass a file of nothing but "
             "tensors by name, best as .safetensors."
@@ -253,14 +248,14 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     content = content.get("state_dict", content) if isinstance(content, dict) else content
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ValueError(
-            f"{path.name} holds something else than tensors by name; save the model's state_dict() alone or "
-            "under the key 'state_dict'."
+            f"{path.name} holds something else than tensors by name; save the model's state_dict() alone or under the "
+            "key 'state_dict'."
         )
     return content
 
 
 def _targets(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor], *, has_head: bool) -> dict[str, str]:
-    """Map the file's names to the module's; names without a place in the module are left out."""
+    """The module's name of each tensor of the file; tensors without a place in the module are left out."""
     names = {key: key.removeprefix("module.") for key in tensors}
     for container in ("encoder_q.", "backbone."):
         inside = {key: name for key, name in names.items() if name.startswith(container)}

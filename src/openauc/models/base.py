@@ -1,9 +1,9 @@
-"""What every backbone offers: features, cut points, a fitting head, and control over its BatchNorms."""
+"""The base class of backbones: features, cut points, a fitting head, and control over BatchNorms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -17,14 +17,16 @@ class Backbone(nn.Module):
     r"""A feature extractor that can be cut in two, :math:`f = f_{post} \circ f_{pre}`.
 
     A subclass names its ``cut_points`` in order, from ``"input"`` to ``"features"``, sets ``feature_dim`` and
-    writes :meth:`stage`, the way from one cut point to the next; everything else follows from these three.
+    defines :meth:`stage`, the step from one cut point to the next; everything else follows from these three.
 
     Attributes
     ----------
     feature_dim : int
         D, the length of one feature vector.
     cut_points : tuple of str
-        Where mixup may happen, in the order of computation.
+        Places where mixup may happen, in the order of computation.
+    head_bias : bool
+        Whether the linear head has a bias.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class Backbone(nn.Module):
 
     feature_dim: int
     cut_points: tuple[str, ...]
+    head_bias = True
 
     def stage(self, name: str, hidden: Tensor) -> Tensor:
         """Compute the cut point `name` from the value at the cut point before it."""
@@ -61,9 +64,7 @@ class Backbone(nn.Module):
 
     def make_head(self, num_classes: int, *, generator: torch.Generator | None = None) -> nn.Linear:
         r"""Return a new linear head, drawn from PyTorch's default :math:`U(-1/\sqrt D, 1/\sqrt D)`."""
-        head = nn.Linear(self.feature_dim, num_classes)
-        draw_default_linear(head, generator)
-        return head
+        return draw_default_linear(nn.Linear(self.feature_dim, num_classes, bias=self.head_bias), generator)
 
     def _position(self, cut: str) -> int:
         return self.cut_points.index(check_choice("cut", cut, self.cut_points))
@@ -84,23 +85,20 @@ class BranchedBatchNorm2d(nn.Module):
 
 @contextmanager
 def _changed(layers: Sequence[nn.Module], name: str, value: Any) -> Iterator[None]:
-    """Give an attribute of some layers another value while the context lasts."""
-    before = [getattr(layer, name) for layer in layers]
-    for layer in layers:
-        setattr(layer, name, value)
-    try:
+    """Give an attribute of some layers another value inside the context."""
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(setattr, layer, name, getattr(layer, name))
+            setattr(layer, name, value)
         yield
-    finally:
-        for layer, previous in zip(layers, before, strict=True):
-            setattr(layer, name, previous)
 
 
 @contextmanager
 def clean_statistics(module: nn.Module) -> Iterator[None]:
-    """Keep every running statistic of `module` as it is while the context lasts.
+    """Keep the running statistics of `module` unchanged inside the context.
 
-    In training mode BatchNorm still normalises with the statistics of the batch at hand, but does not record them, so
-    that mixed features do not change what known data is normalised with at test time.
+    In training mode BatchNorm still normalises with the statistics of the batch, but does not record them, so that
+    mixed features do not change the normalisation of known data at test time.
 
     >>> norm = nn.BatchNorm1d(1)
     >>> with clean_statistics(norm):
@@ -109,7 +107,7 @@ def clean_statistics(module: nn.Module) -> Iterator[None]:
     >>> norm.running_mean.item()
     0.0
     """
-    # Without tracking, a training BatchNorm is not even handed its running statistics; an evaluating one is.
+    # Without tracking, BatchNorm ignores its running statistics in training mode and still uses them in evaluation.
     tracking = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     with _changed(tracking, "track_running_stats", False):
         yield
@@ -117,9 +115,9 @@ def clean_statistics(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def branch(module: nn.Module, index: int) -> Iterator[None]:
-    """Send batches through BatchNorm branch `index` of a two-branch `module` while the context lasts.
+    """Send batches through BatchNorm branch `index` of a two-branch `module` inside the context.
 
-    Branch 0, for real images, is in use outside; branch 1 is for generated ones. A module without a second branch
+    Branch 0, for real images, is in use outside; branch 1 is for generated images. A module without a second branch
     raises ValueError.
 
     >>> norm = BranchedBatchNorm2d(3)
@@ -140,11 +138,12 @@ def branch(module: nn.Module, index: int) -> Iterator[None]:
         yield
 
 
-def draw_default_linear(layer: nn.Linear, generator: torch.Generator | None) -> None:
+def draw_default_linear(layer: nn.Linear, generator: torch.Generator | None) -> nn.Linear:
     """Redraw a linear layer from PyTorch's own default, U(-1/sqrt(D), 1/sqrt(D)), with a given generator."""
     bound = layer.in_features**-0.5
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return layer
 
 
 def draw_convolutional(module: nn.Module, *, std: float, generator: torch.Generator | None) -> None:

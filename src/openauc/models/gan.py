@@ -1,4 +1,4 @@
-"""Generator and discriminator of ARPL+CS, which together invent confusing samples."""
+"""Generator and discriminator of ARPL+CS, which together make confusing samples."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from openauc.models.base import draw_convolutional, draw_default_linear
 
 
 class Generator(nn.Module):
-    """Noise in, images in [0, 1] out: transposed convolutions from 4x4 upwards, doubling the side each time.
+    """Noise to images in [0, 1]: transposed convolutions from 4x4 upwards, each doubling the side.
 
-    BatchNorm and ReLU follow each but the last, a sigmoid ends it. The published sizes are 32 and 64; other
+    BatchNorm and ReLU follow all but the last, a sigmoid the last. The published sizes are 32 and 64; other
     powers of two from 8 on follow the same rule.
 
     Parameters
@@ -37,10 +37,9 @@ class Generator(nn.Module):
         doublings = image_size.bit_length() - 3
         if image_size < 8 or image_size != 4 * 2**doublings:
             raise ValueError(f"image_size is {image_size}; pass 32, 64 or another power of two from 8 on.")
-        halvings = doublings - 1
-        if width < 2**halvings:
+        if width < (least := 2 ** (doublings - 1)):
             raise ValueError(
-                f"width is {width}, but {image_size} px images halve it {halvings} times; pass at least {2**halvings}."
+                f"width is {width}, but {image_size} px images halve it {doublings - 1} times; pass at least {least}."
             )
         self.noise_dim = noise_dim
         channels = [width // 2**i for i in range(doublings)]
@@ -58,7 +57,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Images in, the probability of being real out: four convolutions, a global average, a linear layer.
+    """Images to the probability of being real: four convolutions, a global average, a linear layer.
 
     Images smaller than 32 px, which the last convolution could not cover, are enlarged to 32 px first.
 
@@ -86,9 +85,8 @@ class Discriminator(nn.Module):
             layers += [nn.BatchNorm2d(channels)]
         last = nn.Conv2d(4 * width, 8 * width, 4, bias=False)
         self.layers = nn.Sequential(*layers, nn.LeakyReLU(0.2, inplace=True), last, nn.Sigmoid())
-        self.classifier = nn.Linear(8 * width, 1)
         draw_convolutional(self, std=0.02, generator=generator)
-        draw_default_linear(self.classifier, generator)
+        self.classifier = draw_default_linear(nn.Linear(8 * width, 1), generator)
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the log odds of being real, shape (B,), for losses on logits (autocast asks for these)."""

@@ -29,8 +29,7 @@ class MLP(Backbone):
     def __init__(self, *, in_features: int, width: int = 256, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.standardise = nn.BatchNorm1d(in_features, affine=False)
-        self.hidden = nn.Linear(in_features, width)
-        draw_default_linear(self.hidden, generator)
+        self.hidden = draw_default_linear(nn.Linear(in_features, width), generator)
         self.feature_dim = width
 
     def stage(self, name: str, hidden: Tensor) -> Tensor:

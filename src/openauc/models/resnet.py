@@ -1,4 +1,4 @@
-"""ResNet-50 with torchvision's key names, for images of CUB's kind."""
+"""ResNet-50 with torchvision's key names, for large images such as those of CUB."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openauc.models.base import Backbone, BranchedBatchNorm2d, draw_convolutional, draw_default_linear
+from openauc.models.base import Backbone, BranchedBatchNorm2d, draw_convolutional
 
 _BLOCKS = {"block1": (1, 2, 3), "block2": (4, 5, 6), "block3": (7, 8, 9)}
 
@@ -16,10 +16,10 @@ _BLOCKS = {"block1": (1, 2, 3), "block2": (4, 5, 6), "block3": (7, 8, 9)}
 class VGG32(Backbone):
     r"""Nine 3x3 convolutions in three blocks, each block halving the side, then a global average.
 
-    Every convolution (no bias) is followed by BatchNorm and LeakyReLU with slope 0.2. Before each block whole
-    channels are dropped, before the first one colour channels of the image. Any image size works: the side
+    Every convolution (no bias) is followed by BatchNorm and LeakyReLU with slope 0.2. Dropout before each block drops
+    whole channels, before the first block colour channels of the image. Any image size works: the side
     before the average is H/8, rounded up. The key names are the published ones (``conv1`` .. ``conv9``,
-    ``bn1`` .. ``bn9``); the tenth BatchNorm of the published files is never used and therefore absent here.
+    ``bn1`` .. ``bn9``) without the tenth BatchNorm of the published files, which is never used. The head has no bias.
 
     Parameters
     ----------
@@ -38,6 +38,7 @@ class VGG32(Backbone):
     """
 
     cut_points = ("input", "block1", "block2", "block3", "features")
+    head_bias = False
     _norm: ClassVar[type[nn.Module]] = nn.BatchNorm2d
 
     def __init__(self, *, width: int = 64, dropout: float = 0.2, generator: torch.Generator | None = None) -> None:
@@ -66,17 +67,11 @@ class VGG32(Backbone):
             hidden = F.leaky_relu(norm(convolution(hidden)), 0.2, inplace=True)
         return hidden
 
-    def make_head(self, num_classes: int, *, generator: torch.Generator | None = None) -> nn.Linear:
-        r"""Return a new linear head without bias, drawn from :math:`U(-1/\sqrt D, 1/\sqrt D)`."""
-        head = nn.Linear(self.feature_dim, num_classes, bias=False)
-        draw_default_linear(head, generator)
-        return head
-
 
 class VGG32ABN(VGG32):
-    """VGG32 with two BatchNorms in place of each: branch 0 for real images, branch 1 for generated ones.
+    """VGG32 with two BatchNorms in place of each: branch 0 for real images, branch 1 for generated images.
 
-    :func:`openauc.models.branch` selects; outside of it, and so at test time, branch 0 is in use.
+    :func:`openauc.models.branch` selects one; outside it, and so at test time, branch 0 is in use.
     """
 
     _norm = BranchedBatchNorm2d
