@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from openauc._validation import check_choice
+from openauc._validation import check_choice, named
 
-Optimizer = Literal["sgd", "adam"]
-Schedule = Literal["steps", "cosine_restarts"]
-Augmentation = Literal["none", "crop_flip", "rand_augment"]
 Operations = Literal["all", "digits"]
 
 
@@ -69,15 +66,15 @@ class Recipe:
     epochs: int = 100
     batch_size: int = 64
     learning_rate: float = 0.1
-    optimizer: Optimizer = "sgd"
+    optimizer: Literal["sgd", "adam"] = "sgd"
     momentum: float = 0.9
     weight_decay: float = 1e-4
-    schedule: Schedule = "steps"
+    schedule: Literal["steps", "cosine_restarts"] = "steps"
     milestones: tuple[float, ...] = (0.3, 0.6, 0.9)
     restarts: int = 0
     warmup_epochs: int = 0
     label_smoothing: float = 0.0
-    augmentation: Augmentation = "crop_flip"
+    augmentation: Literal["none", "crop_flip", "rand_augment"] = "crop_flip"
     rand_augment_n: int = 0
     rand_augment_m: int = 0
     rand_augment_ops: Operations = "all"
@@ -113,7 +110,7 @@ class Recipe:
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """Recipe from the mapping that :meth:`to_dict` returns; a missing or unknown field raises ValueError."""
         if missing := [name for name in FIELDS if name not in values]:
-            raise ValueError(f"the recipe lacks {_listed(missing)}; pass every field to_dict writes.")
+            raise ValueError(f"the recipe lacks {named(missing)}; pass every field to_dict writes.")
         return Recipe().changed(**values)
 
     def changed(self, **fields: Any) -> Recipe:
@@ -123,7 +120,7 @@ class Recipe:
         0.01
         """
         if unknown := [name for name in fields if name not in FIELDS]:
-            raise ValueError(f"a recipe has no field {_listed(unknown)}; the fields are {_listed(FIELDS)}.")
+            raise ValueError(f"a recipe has no field {named(unknown)}; the fields are {named(FIELDS)}.")
         return replace(self, **fields)
 
     def scaled(self, epochs: int) -> Recipe:
@@ -142,14 +139,8 @@ class Recipe:
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "optimizer": get_args(Optimizer),
-    "schedule": get_args(Schedule),
-    "augmentation": get_args(Augmentation),
-    "rand_augment_ops": get_args(Operations),
-}
-
+_CHOICES = {name: get_args(hint) for name, hint in get_type_hints(Recipe).items() if get_origin(hint) is Literal}
+"""The values of each field that takes one of a few words."""
 _NUMBERS: dict[str, tuple[float, float, str]] = {
     **dict.fromkeys(("epochs", "batch_size", "image_size"), (1, math.inf, "a whole number of at least 1")),
     **dict.fromkeys(("restarts", "warmup_epochs", "rand_augment_n"), (0, math.inf, "a whole number of at least 0")),
@@ -212,7 +203,3 @@ def _fitting_restarts(recipe: Recipe) -> int:
         if cycle >= 10 and left < 2:  # the cosine lags by one epoch, so that one more still ends the last cycle
             return restarts
     return 0
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in names)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -23,12 +22,7 @@ from openauc.models.vgg32 import VGG32, VGG32ABN
 class EncoderBackbone(Backbone):
     """A network of another library as a backbone, with a cut point where its feature map is complete (``"map"``).
 
-    Parameters
-    ----------
-    encoder : nn.Module
-        The library's network; its key names follow after ``encoder.``.
-    image_size : int
-        Side of the images to come. One image of zeros tests whether they fit and measures ``feature_dim``.
+    One image of zeros, of side ``image_size``, tests whether images fit ``encoder`` and measures ``feature_dim``.
     """
 
     cut_points = ("input", "map", "features")
@@ -158,8 +152,7 @@ def make_backbone(
     return ARCHITECTURES[name](**options, generator=generator)
 
 
-@dataclass(frozen=True)
-class LoadReport:
+class LoadReport(NamedTuple):
     """The tensors of a weights file, by the module's names and by what happened to them.
 
     ``ignored`` has the file's own names of tensors without a place in the module, such as MoCo's second encoder.
@@ -188,15 +181,6 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
     allow_missing_head : bool
         Whether a method may keep its own tensors outside the backbone (head, points, ...) where the file has
         none that fit, as with encoders pretrained on another task.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     torch.save(make_backbone("vgg32", width=4).state_dict(), Path(folder) / "mine.pth")
-    ...     report = load_weights(make_backbone("vgg32", width=4), Path(folder) / "mine.pth")
-    >>> len(report.loaded) > 0, report.missing, report.ignored
-    (True, (), ())
     """
     path, own = Path(path), module.state_dict()
     has_head = all(isinstance(getattr(module, part, None), nn.Module) for part in ("backbone", "head"))

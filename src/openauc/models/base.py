@@ -119,13 +119,6 @@ def branch(module: nn.Module, index: int) -> Iterator[None]:
 
     Branch 0, for real images, is in use outside; branch 1 is for generated images. A module without a second branch
     raises ValueError.
-
-    >>> norm = BranchedBatchNorm2d(3)
-    >>> with branch(norm, 1):
-    ...     norm.branch
-    1
-    >>> norm.branch
-    0
     """
     if index not in (0, 1):
         raise ValueError(f"branch index is {index!r}; pass 0 for real or 1 for generated images.")

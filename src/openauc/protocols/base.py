@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._validation import UNKNOWN, check_choice, check_fraction
+from openauc._validation import UNKNOWN, check_choice, check_fraction, named
 from openauc.protocols.sources import Examples, FolderSource, Images, LazyImages, Source, concatenate, get_source, take
 from openauc.recipe import Recipe, published_recipes
 
@@ -361,10 +361,9 @@ class _Reader:
         source = get_source(protocol.unknown_source if part == "unknown test" else protocol.known_source)
         found = source.read("train" if part == "training" else "test", classes=classes, root=self.root, image_size=size)
         if missing := sorted(set(classes) - set(found.labels.tolist())):
-            listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
             raise ValueError(
-                f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {listed}); the local "
-                "files are a subset without them, or hold other labels. Get the full set."
+                f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {named(missing, 5)}); the "
+                "local files are a subset without them, or hold other labels. Get the full set."
             )
         if len(found.labels) > official:
             raise ValueError(

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._validation import check_choice, check_fraction
+from openauc._validation import check_choice, check_fraction, named
 
 SourcePart = Literal["train", "test"]
 """The two parts of a source; `OpenSetData` takes its validation part from the training part."""
@@ -72,13 +72,6 @@ class LazyImages:
 
     Each image is resized to a side of S = `image_size` (bilinear, aspect ratio not kept). Indexing follows numpy: an
     integer gives uint8 pixels (S, S, 3); a slice, an index array or a mask gives (n, S, S, 3).
-
-    >>> from PIL import Image
-    >>> file = io.BytesIO()
-    >>> Image.new("RGB", (40, 20)).save(file, "png")
-    >>> images = LazyImages([EncodedImage(Path("a.png"), content=file.getvalue())] * 3, image_size=16)
-    >>> images.shape, images[:2].shape
-    ((3, 16, 16, 3), (2, 16, 16, 3))
     """
 
     dtype = np.dtype(np.uint8)
@@ -198,8 +191,36 @@ class ParquetSource:
 
     def _files(self, part: SourcePart, root: Path | None) -> list[Path]:
         folder = self._mirror(root)
-        files = self._find(folder, part) if folder else []
-        return files or self._download(part, folder)
+        if folder and (files := self._find(folder, part)):
+            return files
+        patterns = [f"{split}-*-of-*.parquet" for split in getattr(self, part)]
+        home, cause = folder or f"<root>/{self.name}", None
+        if self.hub is None:
+            reason = "there is no canonical copy on the Hub"
+            remedy = (
+                f"Put such files, with the columns 'image' (struct of bytes and path) and 'label', into {home}, or use "
+                "Protocol.from_folder on a folder of images"
+            )
+        else:
+            hub = _optional_import("huggingface_hub")
+            wanted = [f"{self.config or '*'}/{pattern}" for pattern in patterns]
+            try:
+                snapshot = hub.snapshot_download(self.hub, repo_type="dataset", allow_patterns=wanted)
+                if files := self._find(Path(snapshot), part):
+                    return files
+                reason = f"the Hub's {self.hub} has none"
+            except Exception as error:  # the Hub's errors and those of its HTTP client have no base in common
+                cause, summary = error, f"{type(error).__name__}: {error}".partition("\n")[0]
+                reason = f"{self.hub} could not be downloaded ({summary})"
+            remedy = (
+                f"With network access `hf download {self.hub} --repo-type dataset --local-dir {home}` fetches them; "
+                "offline, copy that folder from elsewhere"
+            )
+        nowhere = "no data root was given (`root`, --data-root or OPENAUC_DATA)"
+        looked = f"no {' or '.join(patterns)} in {folder}" if folder else nowhere
+        raise FileNotFoundError(
+            f"the {part} part of {self.name} is missing: {looked}, and {reason}. {remedy}."
+        ) from cause
 
     def _mirror(self, root: Path | None) -> Path | None:
         given = root or os.environ.get("OPENAUC_DATA")
@@ -217,50 +238,15 @@ class ParquetSource:
             found = sorted(folder.rglob(f"{split}-*-of-*.parquet"))
             if self.config:
                 found = [file for file in found if file.parent in (folder, folder / self.config)]
+            shards = sorted((int(shard[1]), int(shard[2])) for file in found if (shard := _SHARD.search(file.name)))
+            if shards != [(number, len(found)) for number in range(len(found))]:
+                raise ValueError(
+                    f"{found[0].parent} holds {', '.join(file.name for file in found)}, which is not one complete "
+                    "set of shards; fetch the missing ones, or remove what belongs to another version."
+                )
             if found:
-                _check_shards(found)
                 return found
         return []
-
-    def _download(self, part: SourcePart, folder: Path | None) -> list[Path]:
-        if self.hub is None:
-            raise FileNotFoundError(self._how_to_get(part, folder, "there is no canonical copy on the Hub"))
-        hub = _optional_import("huggingface_hub")
-        patterns = [f"{self.config or '*'}/{split}-*-of-*.parquet" for split in getattr(self, part)]
-        try:
-            snapshot = hub.snapshot_download(self.hub, repo_type="dataset", allow_patterns=patterns)
-        except Exception as error:  # the Hub's errors and those of its HTTP client have no base in common
-            summary = f"{type(error).__name__}: {error}".partition("\n")[0]
-            reason = f"{self.hub} could not be downloaded ({summary})"
-            raise FileNotFoundError(self._how_to_get(part, folder, reason)) from error
-        files = self._find(Path(snapshot), part)
-        if not files:
-            raise FileNotFoundError(self._how_to_get(part, folder, f"the Hub's {self.hub} has none"))
-        return files
-
-    def _how_to_get(self, part: SourcePart, folder: Path | None, reason: str) -> str:
-        wanted = " or ".join(f"{split}-*-of-*.parquet" for split in getattr(self, part))
-        looked = (
-            f"no {wanted} in {folder}" if folder else "no data root was given (`root`, --data-root or OPENAUC_DATA)"
-        )
-        home = folder or f"<root>/{self.name}"
-        remedy = (
-            f"Put such files, with the columns 'image' (struct of bytes and path) and 'label', into {home}, or use "
-            "Protocol.from_folder on a folder of images"
-            if self.hub is None
-            else f"With network access `hf download {self.hub} --repo-type dataset --local-dir {home}` fetches them; "
-            "offline, copy that folder from elsewhere"
-        )
-        return f"the {part} part of {self.name} is missing: {looked}, and {reason}. {remedy}."
-
-
-def _check_shards(files: list[Path]) -> None:
-    shards = sorted((int(shard[1]), int(shard[2])) for file in files if (shard := _SHARD.search(file.name)))
-    if shards != [(number, len(files)) for number in range(len(files))]:
-        raise ValueError(
-            f"{files[0].parent} holds {', '.join(file.name for file in files)}, which is not one complete "
-            "set of shards; fetch the missing ones, or remove what belongs to another version."
-        )
 
 
 @contextmanager
@@ -320,13 +306,6 @@ class FolderSource:
 
     With subfolders `path/train` and `path/test` (or `validation`, `valid`, `val`) these are the two parts.
     Otherwise `test_share` of each class, at least one image, is drawn as test part with `seed`.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("cat", "dog"):
-    ...         (Path(folder) / name).mkdir()
-    ...     FolderSource(path=Path(folder)).class_names()
-    ('cat', 'dog')
     """
 
     path: Path
@@ -403,17 +382,15 @@ def image_files(path: Path) -> list[EncodedImage]:
         raise FileNotFoundError(f"there is no folder or image {path}.")
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
     images = [EncodedImage(file) for file in files if file.suffix.lower() in readable_suffixes()]
-    if len(images) < len(files):
-        skipped = [str(file) for file in files if file.suffix.lower() not in readable_suffixes()]
-        more = [f"{len(skipped) - 5:,} more"] if len(skipped) > 5 else []
+    if skipped := [str(file) for file in files if file.suffix.lower() not in readable_suffixes()]:
         warnings.warn(
             f"images in a format that cannot be read here are skipped, {len(skipped):,} of {len(files):,}: "
-            f"{', '.join([*skipped[:5], *more])}. `pip install pillow-heif` is for .heic; convert others to .png.",
+            f"{named(skipped, 5)}. `pip install pillow-heif` is for .heic; convert others to .png.",
             stacklevel=2,
         )
     if not images:
-        known = ", ".join(sorted(readable_suffixes()))
-        raise ValueError(f"{path} holds no image ({known}), nor does a folder below it.")
+        suffixes = ", ".join(sorted(readable_suffixes()))
+        raise ValueError(f"{path} holds no image ({suffixes}), nor does a folder below it.")
     return images
 
 
