@@ -57,29 +57,23 @@ def evaluate(
     files: Annotated[list[str], Argument(metavar="FILE...", help=f"{FILE_HELP} {SHARDS_HELP}")],
     json_out: Json = None,
     ties: Annotated[
-        Literal["half", "strict"], Option(help="Credit of a tied pair: half, or none as in the paper.")
+        Literal["half", "strict"], Option(help="A tied pair earns half, or none as in the paper.")
     ] = "half",
     level: Level = 0.95,
-    max_ofpr: Annotated[
-        float | None, Option(help="Add partial OpenAUC up to this share of unknown samples accepted.")
-    ] = None,
+    max_ofpr: Annotated[float | None, Option(help="Add partial OpenAUC up to this share of unknown accepted.")] = None,
     min_ofpr: Annotated[float, Option(help="Lower end of that range.")] = 0.0,
     unseen_unknown: Annotated[
-        bool, Option("--unseen-unknown", help="Classes that are never predicted are unknown, too.")
+        bool, Option("--unseen-unknown", help="Classes never predicted are unknown too.")
     ] = False,
     acceptance: Annotated[
         float | None,
         Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
     ] = None,
     curves: Annotated[bool, Option("--curves", help="Put the points of the curves into the JSON.")] = False,
-    legacy: Annotated[
-        bool, Option("--legacy", help="Also show what older public codes compute, and why it differs.")
-    ] = False,
+    legacy: Annotated[bool, Option("--legacy", help="Also show what older public codes compute, and why.")] = False,
     replicates: Replicates = 2000,
     seed: Seed = 0,
-    report: Annotated[
-        Path | None, Option("--report", metavar="HTML", help="Also write a page, as `openauc report` does.")
-    ] = None,
+    report: Annotated[Path | None, Option(metavar="HTML", help="Also write a page, as `openauc report` does.")] = None,
     shards: Annotated[bool, _at_scale("--shards", help="All FILEs are shards of one model.")] = False,
     by: Annotated[list[str] | None, _at_scale(help="Column of slices, a row for each; repeatable.")] = None,
     jobs: Annotated[int | None, _at_scale("--jobs", "-j", min=1, help="Processes that read shards.")] = None,

@@ -6,20 +6,18 @@ import shlex
 import time
 import warnings
 from contextlib import nullcontext
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
 from openauc._columns import means_unknown
 from openauc._files import add_inputs
-from openauc._validation import check_choice, is_number, named, read_label
+from openauc._validation import is_number, named, read_label
+from openauc.commands.predictions import read_costs
 from openauc.commands.terminal import bounds_text, console, say, show, visible
-from openauc.commands.train import assignments
 from openauc.features.classifier.tables import MODEL, Missing, is_model
-from openauc.metrics.operating import Costs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,14 +28,11 @@ if TYPE_CHECKING:
     from openauc.features.classifier.tables import FeatureTable
 
 _MOST_NAMED = 6
-_COSTS = [field.name for field in fields(Costs)]
 _columns = partial(Option, rich_help_panel="Columns")
 _model = partial(Option, rich_help_panel="Model")
 _threshold = partial(Option, rich_help_panel="Threshold")
 
-LabelColumn = Annotated[
-    str | None, _columns(help="Column of the labels; else label, y, y_true, class, intent or target.")
-]
+LabelColumn = Annotated[str | None, _columns(help="Column of labels; else label, y, y_true, class, intent or target.")]
 EmbeddingColumn = Annotated[str | None, _columns(help="Column of the embeddings; else embedding, or all numbers.")]
 GroupColumn = Annotated[
     str | None, _columns(help="Column of groups, rows that belong together; else texts that are nearly copies do.")
@@ -57,19 +52,13 @@ def fit(
     unknown_label: Annotated[str | None, _columns(help="Label of outliers, which help to learn.")] = None,
     missing: Annotated[Missing, _columns(help="Empty cells: refuse, drop the row, or fill in the median.")] = "refuse",
     head: Annotated[str, _model(help="logistic, class_mean or mlp.")] = "logistic",
-    rejector: Annotated[
-        str, _model(help="learned, average, selected, or a score; see `openauc list scores`.")
-    ] = "learned",
-    max_ofpr: Annotated[
-        float | None, _model(help="Aim at OpenAUC up to this share of unknown samples accepted.")
-    ] = None,
+    rejector: Annotated[str, _model(help="learned, average, selected or a score: `openauc list scores`.")] = "learned",
+    max_ofpr: Annotated[float | None, _model(help="Aim at OpenAUC up to this share of unknown accepted.")] = None,
     folds: Annotated[int, _model(help="Parts classes and samples are cut into.")] = 5,
     threshold: Annotated[str, _threshold(help="acceptance, youden, cost, or a number.")] = "acceptance",
     acceptance: Annotated[float, _threshold(help="Share of known samples to accept.")] = 0.95,
     per_class: Annotated[bool, _threshold("--per-class", help="A threshold for each class.")] = False,
-    calibration: Annotated[
-        Literal["cross", "split"], _threshold(help="split is exact, and sets a fifth aside.")
-    ] = "cross",
+    calibration: Annotated[Literal["cross", "split"], _threshold(help="split is exact, sets a fifth aside.")] = "cross",
     cost: Cost = None,
     seed: Annotated[int, Option(min=0, help="Seed of the folds.")] = 0,
     jobs: Annotated[int | None, Option(help="Processes; -1 for all cores.")] = None,
@@ -87,22 +76,15 @@ def fit(
     begin = time.monotonic()
     if out.is_dir() and any(out.iterdir()) and not is_model(out):
         raise ValueError(f"cannot save to {out}: it holds files but no model; name a new or empty folder.")
-    table = read_table(
-        features,
-        embedding_column=embedding_column,
-        label_column=label_column,
-        group_column=group_column,
-        missing=missing,
-        need_labels=True,
-    )
-    costs = {check_choice("--cost", name, _COSTS): value for name, value in assignments("--cost", cost).items()}
+    columns: dict[str, Any] = {"embedding_column": embedding_column, "label_column": label_column}
+    table = read_table(features, **columns, group_column=group_column, missing=missing, need_labels=True)
     classifier = OpenSetClassifier(
         head=head,
         rejector=rejector,
         threshold=float(threshold) if is_number(threshold) else threshold,
         acceptance=acceptance,
         per_class=per_class,
-        costs=Costs(**costs) if costs else None,
+        costs=read_costs(cost),
         calibration=calibration,
         max_ofpr=max_ofpr,
         folds=folds,
@@ -112,11 +94,10 @@ def fit(
     if unknown_label is not None:
         numbers = table.labels.dtype.kind == "i"
         classifier.set_params(unknown_label=read_label(unknown_label) if numbers else unknown_label)
-    groups = groups_of(table, group_column)
     if not quiet:
         for line in (*_read(table), *_hints(table, unknown_label)):
             say(line)
-    _fit(classifier, table, groups, quiet=quiet)
+    _fit(classifier, table, groups_of(table, group_column), quiet=quiet)
     classifier.table_spec_ = table.spec
     classifier.save(out)
     if onnx is not None:
@@ -131,7 +112,6 @@ def fit(
 
 
 def _read(table: FeatureTable) -> list[str]:
-    """What was read from the file."""
     n, width = table.features.shape
     names = table.spec.features
     shown = [*names[:_MOST_NAMED], *(("…", names[-1]) if len(names) > _MOST_NAMED else ())]
@@ -197,13 +177,9 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
         ("model", f"{report.n_classes} classes{outliers}; head {report.head}, rejector {report.chosen}"),
         ("accuracy", f"{report.accuracy:.4f} on known samples it was not trained on"),
     ]
-    if (expected := report.expected) is not None:
-        facts.append(
-            (
-                "expected",
-                f"OpenAUC {expected.openauc:.4f} ({bounds_text(expected.interval)}) on classes it has not seen",
-            )
-        )
+    if report.expected is not None:
+        forecast = f"{report.expected.openauc:.4f} ({bounds_text(report.expected.interval)})"
+        facts.append(("expected", f"OpenAUC {forecast} on classes it has not seen"))
     facts += [("unknown", unknown_when(classifier)), ("guarantee", classifier.guarantee_)]
     if report.small_classes:
         facts.append(("small classes", f"{named(report.small_classes)}: too few rows for a guarantee of their own"))

@@ -29,19 +29,9 @@ if TYPE_CHECKING:
 Precision = Literal["fp32", "bf16"]
 _OUT = Path("predictions.csv")
 
-FalseDiscoveryRate = Annotated[
-    float | None,
-    Option(
-        help="In place of the threshold: of those called unknown, about this share is known.",
-        rich_help_panel="Of a model",
-    ),
-]
-
 
 def predict(
-    run: Annotated[
-        str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or of a training, or a protocol.")
-    ],
+    run: Annotated[str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or a training, or a protocol.")],
     new: Annotated[
         Path | None,
         Argument(
@@ -50,7 +40,9 @@ def predict(
         ),
     ] = None,
     out: Annotated[Path, Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
-    fdr: FalseDiscoveryRate = None,
+    fdr: Annotated[
+        float | None, Option(help="For MODEL, no threshold: of those called unknown, about this share is known.")
+    ] = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
     part: Annotated[Part, Option(help="Without IMAGES: the part of the data to predict.")] = "test",

@@ -98,9 +98,7 @@ def takes_columns(command: Callable[..., None]) -> Callable[..., None]:
 @takes_columns
 def compare(
     files: Annotated[list[Path], Argument(metavar="FILE...", help=FILE_HELP)],
-    metric: Annotated[
-        list[str] | None, Option(help="Metric to compare; repeatable. Default: OpenAUC, AUROC, accuracy.")
-    ] = None,
+    metric: Annotated[list[str] | None, Option(help="Metric; repeatable. Default: OpenAUC, AUROC, accuracy.")] = None,
     baseline: Annotated[str | None, Option(help="Compare every file with this one only.")] = None,
     json_out: Json = None,
     level: Level = 0.95,
@@ -194,7 +192,7 @@ def threshold(
         target=name,  # type: ignore[arg-type]
         value=_number("--target", target) if share else None,
         confidence=confidence,
-        costs=_costs(cost) if cost else None,
+        costs=read_costs(cost),
         unknown_label=columns.unknown_label_of(predictions),
     )
     if json_out != "-":
@@ -206,12 +204,14 @@ def threshold(
             say(f"kept in {run}: `openauc predict {run} IMAGES -o labels.csv` labels with it")
 
 
-def _costs(assignments: list[str]) -> Costs:
+def read_costs(assignments: list[str] | None) -> Costs | None:
+    """The costs that ``--cost NAME=X`` gives, if any."""
     from openauc.metrics.operating import Costs
 
     names = [field.name for field in fields(Costs)]
-    numbers = {assignment: _number("--cost", assignment) for assignment in assignments}
-    return Costs(**{check_choice("--cost", text.partition("=")[0], names): x for text, x in numbers.items()})
+    numbers = {assignment: _number("--cost", assignment) for assignment in assignments or ()}
+    costs = {check_choice("--cost", text.partition("=")[0], names): x for text, x in numbers.items()}
+    return Costs(**costs) if costs else None
 
 
 def _number(option: str, assignment: str) -> float:

@@ -41,20 +41,16 @@ class Progress(Watch):
         self.live.stop()
 
     def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """Take note of what there is to do, and of what the store already has."""
-        self.waiting = {spec.id for spec in waiting}
-        self.results = list(done)
-        self.begin = time.monotonic()
+        self.waiting, self.results, self.begin = {spec.id for spec in waiting}, list(done), time.monotonic()
         if not self.console.is_terminal:
             self._say(f"{self.total} trials, {len(done)} of them done before")
 
     def started(self, specs: Sequence[TrialSpec]) -> None:
-        for spec in specs:
-            self.waiting.discard(spec.id)
-            self.running[spec.id] = time.monotonic()
+        ids = [spec.id for spec in specs]
+        self.waiting.difference_update(ids)
+        self.running |= dict.fromkeys(ids, time.monotonic())
 
     def finished(self, result: TrialResult) -> None:
-        """A result came. On a terminal errors scroll past above the table."""
         self.running.pop(result.spec.id, None)
         self.results.append(result)
         self.finished_cost += self.cost.get(result.spec.id, 1.0)
@@ -63,7 +59,7 @@ class Progress(Watch):
             left = self.seconds_left()
             rest = f", {clock(left)} left" if left and (self.waiting or self.running) else ""
             self._say(f"[{len(self.results)}/{self.total}] {line}{rest}")
-        elif result.error is not None:
+        elif result.error is not None:  # it scrolls past above the table
             self._say(line, style="red")
 
     def _say(self, line: str, style: str = "") -> None:

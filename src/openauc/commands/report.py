@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from openauc._columns import read_columns
+from openauc._files import is_stream, parse_json, write_text
 from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
 from openauc.commands.predictions import ColumnOptions, Level, Seed, model_names, takes_columns
@@ -50,17 +50,14 @@ def report(
 
     Of a model: what to expect of it, which scores it uses, how much to accept; with tables, how well it does on them.
     """
-    from openauc._files import is_stream, write_text
     from openauc.report import predictions_report, write_report
 
     folders = [source for source in sources if source.is_dir()]
     command = shlex.join(["openauc", *sys.argv[1:]])
+    options: dict[str, Any] = {"rng": seed, "n_replicates": replicates, "command": command}
     if folders and is_model(sources[0]):
         target = out or sources[0] / REPORT
-        page = _model_page(
-            *sources, label_column=columns.label_column, rng=seed, n_replicates=replicates, command=command
-        )
-        write_text(target, page)
+        write_text(target, _model_page(*sources, label_column=columns.label_column, **options))
     elif folders:
         if len(sources) > 1:
             raise ValueError(f"{folders[0]} is a folder; pass one store alone, or files of predictions only.")
@@ -75,11 +72,9 @@ def report(
             class_names=None if class_names is None else _read_names(class_names),
             origins=None if origin_column is None else {n: _origin(f, origin_column) for n, f in files.items()},
             level=level,
-            rng=seed,
-            n_replicates=replicates,
             unknown_label=columns.unknown_label_of(*models.values()),
             flipped=columns.lower_is_unknown,
-            command=command,
+            **options,
         )
         write_text(target, page)
     say(f"wrote {target}", err=is_stream(target))  # the page itself may be going to the output
@@ -106,7 +101,7 @@ def _read_names(file: Path) -> dict[str, str]:
     """Label, as text, -> name."""
     try:
         text = file.read_text(encoding="utf-8")
-        found: Any = json.loads(text) if file.suffix.lower() == ".json" else text.splitlines()
+        found: Any = parse_json(text) if file.suffix.lower() == ".json" else text.splitlines()
     except ValueError as error:
         raise ValueError(f"{file} is not text in UTF-8, or not JSON ({error}).") from None
     if isinstance(found, list):

@@ -23,17 +23,13 @@ FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markd
 
 def table(
     store: Annotated[Path, Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
-    format: Annotated[
-        Format | None, Option("--format", "-f", help="By default the one of FILE's suffix, else text.")
-    ] = None,
+    format: Annotated[Format | None, Option("--format", "-f", help="By default by FILE's suffix, else text.")] = None,
     metric: Annotated[list[str] | None, Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")] = None,
     baseline: Annotated[str | None, Option(help="Method, or label of a row, to compare others with.")] = None,
     level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
     out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write there, print nothing.")] = None,
     only: Annotated[str | None, Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
-    recompute: Annotated[
-        bool, Option("--recompute", help="Compute the metrics from the stored predictions again.")
-    ] = False,
+    recompute: Annotated[bool, Option("--recompute", help="Compute metrics from stored predictions again.")] = False,
 ) -> None:
     """Results of a store as a table: mean, deviation, interval, comparison, the paper's value.
 

@@ -23,26 +23,21 @@ if TYPE_CHECKING:
 
 MethodName = Annotated[str, Option("--method", "-m", help="Method, or pkg.module of your own.")]
 SplitIndex = Annotated[int, Option("--split", help="Which class split of the protocol.")]
-RecipeName = Annotated[
-    str | None, Option("--recipe", help="Such as plain or plus; else the protocol's own or the published one.")
-]
+RecipeName = Annotated[str | None, Option(help="Such as plain or plus; else the protocol's own or the published one.")]
 ScoreName = Annotated[
-    str | None,
-    Option("--score", help="See `openauc list scores`; for heads also learned, average, selected; else its own."),
+    str | None, Option(help="See `openauc list scores`; for heads also learned, average, selected; else its own.")
 ]
 DataRoot = Annotated[Path | None, Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help=f"Field of the recipe, option of the method, or {', '.join(SETTABLE)}."),
 ]
-Keep = Annotated[
-    Literal["features"] | None, Option("--keep", help="features: also keep features and logits of every part.")
-]
+Keep = Annotated[Literal["features"] | None, Option(help="features: also keep features and logits of every part.")]
 
 
 def train(
     protocol: Annotated[
-        str, Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or a .json file of your own.")
+        str, Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or your own .json file.")
     ],
     out: Annotated[Path | None, Option("--out", "-o", help="Folder of the run; else below runs.")] = None,
     method: MethodName = "openauc",
@@ -73,30 +68,27 @@ def train(
     spec = make_spec(protocol, method, split, recipe=recipe, epochs=epochs, settings=set_, **more)
     folder, state = out or Path("runs") / spec.id, process_state()
 
-    def tell(line: str) -> None:
-        if state.is_main_process:
-            say(line)
-
+    say_once = say if state.is_main_process else lambda line: None
     reuse_memory()
     with _own_folder(folder, spec, main=state.is_main_process) as store:
         state.wait_for_everyone()
         found = store.result(spec)
         lacking = keep is not None and not (folder / features_file("train")).is_file()
         if found is not None and found.error is None and not lacking:
-            tell(f"{folder} is complete; remove it to train again. {_headline(found)}")
+            say_once(f"{folder} is complete; remove it to train again. {_headline(found)}")
             return
-        tell(_announced(spec, recipe))
+        say_once(_announced(spec, recipe))
         try:
             network = trained(spec, folder, data_root, trackers=tracker or ())
             result = run_trial(spec, out=folder, data_root=data_root, keep_features=bool(keep), network=network)
         except TrainingInterrupted as stopped:
-            tell(f"{stopped} The same command resumes.")
+            say_once(f"{stopped} The same command resumes.")
             raise Exit(128 + stopped.signum) from None
         if result.error is not None:
             _fail(result.error)
         if state.is_main_process:
             store.save(result)
-        tell(f"{_headline(result)}; see {folder}.")
+        say_once(f"{_headline(result)}; see {folder}.")
         state.wait_for_everyone()
 
 
@@ -167,25 +159,23 @@ def make_spec(
     from openauc.features.scores.base import HEAD_NAMES
     from openauc.methods import load_method, method_options, recipe_for
 
-    head = method in HEAD_NAMES
-    options = {} if head else method_options(load_method(method))
-    fields: dict[str, dict[str, Any]] = {"recipe": {}, "trial": {}, "method": {}}
-    for name, value in assignments("--set", settings).items():
-        owner = "recipe" if name in FIELDS else "trial" if name in SETTABLE else "method"
-        option = name.removeprefix("method.")
-        fields[owner][option] = value
-        if owner == "method" and option not in (known := {*options, "preset"}):
-            check_choice(f"--set with {method}: the field", name, (*sorted(known), *SETTABLE, *FIELDS))
-        default = options.get(option) if owner == "method" else None
-        if isinstance(default, int | float) and not isinstance(value, int | float):
-            raise ValueError(f"--set {name}={value}: expected a value like {default!r}.")
-    epochs = fields["recipe"].pop("epochs", epochs)
-    if "augmentation" in fields["recipe"] and fields["recipe"]["augmentation"] is None:
-        fields["recipe"]["augmentation"] = "none"  # the word, which means None elsewhere
-    if head and (recipe or epochs or fields["recipe"]):
+    head, given = method in HEAD_NAMES, assignments("--set", settings)
+    options = {"preset": None} | ({} if head else method_options(load_method(method)))
+    changes = {name: given.pop(name) for name in FIELDS if name in given}
+    more |= {name: given.pop(name) for name in SETTABLE if name in given}
+    method_args = {name.removeprefix("method."): value for name, value in given.items()}
+    for name, value in method_args.items():
+        if name not in options:
+            check_choice(f"--set with {method}: the field", name, (*sorted(options), *SETTABLE, *FIELDS))
+        if isinstance(options[name], int | float) and not isinstance(value, int | float):
+            raise ValueError(f"--set {name}={value}: expected a value like {options[name]!r}.")
+    epochs = changes.pop("epochs", epochs)
+    if changes.get("augmentation", "") is None:
+        changes["augmentation"] = "none"  # the word, which means None elsewhere
+    if head and (recipe or epochs or changes):
         raise ValueError(f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs.")
-    chosen = None if head else recipe_for(recipe, protocol, method, epochs=epochs, **fields["recipe"])
-    return TrialSpec.of(protocol, split, method, recipe=chosen, method_args=fields["method"], **fields["trial"], **more)
+    chosen = None if head else recipe_for(recipe, protocol, method, epochs=epochs, **changes)
+    return TrialSpec.of(protocol, split, method, recipe=chosen, method_args=method_args, **more)
 
 
 def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
