@@ -106,12 +106,8 @@ def test_errors_are_one_sentence(file: Path, tmp_path: Path) -> None:
     assert "named twice" in run(file, file, code=2)
     assert "is 'real'; expected one of 'y_true'" in run(file, "--origin-column", "real", code=2)
     names = tmp_path / "names.json"
-    for text, message in (
-        (b"{", "not JSON"),
-        (b"3", "neither a list"),
-        (b"\xff\xfe\x00", "not text in UTF-8"),
-        (b"[" * 9**5, "nested"),
-    ):
+    bad = {b"{": "not JSON", b"3": "neither a list", b"\xff\xfe\x00": "not text in UTF-8", b"[" * 9**5: "nested"}
+    for text, message in bad.items():
         names.write_bytes(text)
         assert message in run(file, "--class-names", names, code=2)
     assert not (tmp_path / "report.html").exists()
