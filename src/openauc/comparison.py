@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import NormalDist
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from openauc import _validation as check
-from openauc._validation import UNKNOWN, Label
+from openauc._validation import UNKNOWN, Label, json_ready
 from openauc.intervals import REPLICATES, Interval, Rng, Spread, normal_quantile, percentile_interval, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Ranking
-from openauc.metrics.registry import METRICS, Metric, Resamples
+from openauc.metrics.registry import METRICS, Measured, Metric, Resamples
 from openauc.metrics.samples import Samples, read_samples
 
 Triple = tuple[Any, Any, Any]
@@ -59,8 +59,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        differences = [{**asdict(d), "interval": list(d.interval)} for d in self.differences]
-        return asdict(self) | {"names": list(self.names), "differences": differences}
+        return {name: json_ready(value) for name, value in asdict(self).items()}
 
 
 def compare(
@@ -125,20 +124,19 @@ def compare_ranked(
     n_replicates: int,
 ) -> Comparison:
     """Paired differences of models whose samples are ranked already."""
-    if baseline is None:
-        pairs = list(combinations(range(len(models)), 2))
-    else:
+    pairs = list(combinations(range(len(models)), 2))
+    if baseline is not None:
         base = names.index(check.check_choice("baseline", baseline, names))
         pairs = [(i, base) for i in range(len(models)) if i != base]
     resamples = [Resamples(ranked, n_replicates, seed) for ranked in models]
     rows: list[Difference] = []
     for name, metric in metrics.items():
-        test = _by_influence if metric.has_influence else _by_calls
-        method, results = test(metric, resamples, pairs, level)
-        corrected = holm([p for *_, p in results])
-        for (i, j), (value_a, value_b, interval, p), p_holm in zip(pairs, results, corrected, strict=True):
-            difference = value_a - value_b
-            rows.append(Difference(name, names[i], names[j], value_a, value_b, difference, interval, p, p_holm, method))
+        found = [metric.measure(ranked) for ranked in models]
+        method, test = (_by_influence if metric.has_influence else _by_calls)(metric, found, resamples, level)
+        results = [test(i, j) for i, j in pairs]
+        for (i, j), (interval, p), p_holm in zip(pairs, results, holm(p for _, p in results), strict=True):
+            a, b = found[i].value, found[j].value
+            rows.append(Difference(name, names[i], names[j], a, b, a - b, interval, p, p_holm, method))
     first = models[0].samples
     return Comparison(names, level, first.n_known, first.n_unknown, tuple(rows))
 
@@ -159,25 +157,25 @@ def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> No
             )
 
 
-_Pairs = Sequence[tuple[int, int]]
-_Result = tuple[float, float, Interval, float]  # the two values, interval and p-value of their difference
+_Test = Callable[[int, int], tuple[Interval, float]]
+"""Interval and p-value of the difference of the models i and j."""
 
 
 def _by_influence(
-    metric: Metric, resamples: Sequence[Resamples], pairs: _Pairs, level: float
-) -> tuple[str, list[_Result]]:
-    """Paired tests of a metric of which the influence of each sample is known."""
-    spreads = [metric.spread(metric.measure(part.ranked), part) for part in resamples]
+    metric: Metric, found: Sequence[Measured], resamples: Sequence[Resamples], level: float
+) -> tuple[str, _Test]:
+    """Paired test of a metric of which the influence of each sample is known."""
+    spreads = list(map(metric.spread, found, resamples))
     influences = [_scaled(metric, part.ranked, spread) for part, spread in zip(resamples, spreads, strict=True)]
 
-    def test(i: int, j: int) -> _Result:
-        a, b = spreads[i].value, spreads[j].value
+    def test(i: int, j: int) -> tuple[Interval, float]:
+        difference = spreads[i].value - spreads[j].value
         if _same(resamples[i].ranked, resamples[j].ranked):
-            return a, b, Interval(a - b, a - b), 1.0
+            return Interval(difference, difference), 1.0
         apart = [one - other for one, other in zip(influences[i], influences[j], strict=True)]
-        return a, b, *difference_interval(a - b, apart, spreads[i].unseen_with(spreads[j]), level)
+        return difference_interval(difference, apart, spreads[i].unseen_with(spreads[j]), level)
 
-    return "DeLong" if metric.analytic else "bootstrap", [test(i, j) for i, j in pairs]
+    return "DeLong" if metric.analytic else "bootstrap", test
 
 
 def difference_interval(
@@ -217,17 +215,17 @@ def _scaled(metric: Metric, ranked: RankedSamples, spread: Spread) -> list[Float
     return [side * scale for side in sides]
 
 
-def _by_calls(metric: Metric, resamples: Sequence[Resamples], pairs: _Pairs, level: float) -> tuple[str, list[_Result]]:
-    """Paired tests of a plain function: bootstrap and permutations."""
-    found = [metric.measure(part.ranked) for part in resamples]
-    replicates = [metric.replicates(*pair) for pair in zip(found, resamples, strict=True)]
+def _by_calls(
+    metric: Metric, found: Sequence[Measured], resamples: Sequence[Resamples], level: float
+) -> tuple[str, _Test]:
+    """Paired test of a plain function: bootstrap and permutations."""
+    replicates = list(map(metric.replicates, found, resamples))
 
-    def test(i: int, j: int) -> _Result:
-        interval = percentile_interval(replicates[i] - replicates[j], level)
+    def test(i: int, j: int) -> tuple[Interval, float]:
         p = _permutation(metric, resamples[i], resamples[j], found[i].value - found[j].value)
-        return found[i].value, found[j].value, interval, p
+        return percentile_interval(replicates[i] - replicates[j], level), p
 
-    return "bootstrap, permutation", [test(i, j) for i, j in pairs]
+    return "bootstrap, permutation", test
 
 
 def _permutation(metric: Metric, one: Resamples, other: Resamples, difference: float) -> float:
