@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label, Vector
 from openauc.metrics.counts import DecisionCounts, RankedSamples, check_threshold
-from openauc.metrics.decision import sweep_of, unknown_fpr_of
+from openauc.metrics.decision import best_of, sweep_of, unknown_fpr_of
 from openauc.metrics.samples import UNKNOWN_KIND, Samples, read_samples
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
@@ -52,11 +52,11 @@ class OperatingPoint:
 
     threshold: float
     target: str
-    requested: float | None
+    requested: float | None = None
     known_accepted: float
     known_correct: float
     unknown_rejected: float | None
-    guarantee: str | None
+    guarantee: str | None = None
     objective: float | None = None
     costs: Costs | None = None
 
@@ -108,22 +108,19 @@ def choose_threshold(
         raise ValueError(f"target {target!r} takes neither value nor confidence.")
     if costs is not None and target != "cost":
         raise ValueError(f"costs belong to target 'cost', not to {target!r}.")
-    samples = read_samples(
-        y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=target != "known_acceptance"
-    )
+    need_unknown = target != "known_acceptance"
+    samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label, need_unknown=need_unknown)
     ranked = RankedSamples(samples)
-    if guaranteed and value is not None:
-        share = check.check_fraction("value", value, one=False)
+    if value is not None:
+        check.check_fraction("value", value, one=False)
         if confidence is not None:
             check.check_fraction("confidence", confidence, one=False)
-        threshold, guarantee = _guaranteed(samples, target, share, confidence)
-        return _point(ranked, threshold, target=target, requested=share, guarantee=guarantee)
+        threshold, guarantee = _guaranteed(samples, target, value, confidence)
+        return _point(ranked, threshold, target=target, requested=float(value), guarantee=guarantee)
     if target == "cost":
         price = costs if isinstance(costs, Costs) else Costs(**(costs or {}))
-        expected = expected_cost(ranked.counts, price)
-        column = int(np.argmin(expected))
-        threshold, objective = float(ranked.ranking.threshold[column]), float(expected[column])
-        return _point(ranked, threshold, target=target, objective=objective, costs=price)
+        best = best_of(-expected_cost(ranked.counts, price), ranked.ranking.threshold)
+        return _point(ranked, best.threshold, target=target, objective=-best.value, costs=price)
     best = sweep_of(ranked).best(target)
     return _point(ranked, best.threshold, target=target, objective=best.value)
 
@@ -213,16 +210,14 @@ def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:
 
 
 def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingPoint:
-    samples, table = ranked.samples, ranked.counts
-    column = int(np.searchsorted(ranked.ranking.threshold[1:], threshold, side="right"))
-    parts = (table.accepted_known, table.correct, table.accepted_unknown)
-    known, correct, unknown = (float(np.asarray(part)[column]) for part in parts)
+    samples, column = ranked.samples, int(np.searchsorted(ranked.ranking.threshold[1:], threshold, side="right"))
+    correct, known, unknown = (float(np.asarray(part)[column]) for part in ranked.counts[3:6])
     return OperatingPoint(
         threshold=float(threshold),
         known_accepted=known / samples.n_known,
         known_correct=correct / samples.n_known,
         unknown_rejected=1.0 - unknown / samples.n_unknown if samples.n_unknown else None,
-        **{"requested": None, "guarantee": None, **fields},
+        **fields,
     )
 
 
