@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ class DuckDB:
     schema = "main"
     mark = "?"
     examples, slices = 30, 4
-    types: ClassVar[dict[type, str]] = {int: "BIGINT", str: "VARCHAR", float: "DOUBLE"}
+    types: ClassVar[dict[type, str]] = {int: "BIGINT", str: "VARCHAR", float: "DOUBLE", Decimal: "DECIMAL(9, 2)"}
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -57,7 +58,7 @@ class Postgres(DuckDB):
     schema = "public"
     mark = "%s"
     examples, slices = 15, 4
-    types: ClassVar[dict[type, str]] = {int: "BIGINT", str: "TEXT", float: "DOUBLE PRECISION"}
+    types: ClassVar[dict[type, str]] = {int: "BIGINT", str: "TEXT", float: "DOUBLE PRECISION", Decimal: "NUMERIC"}
 
 
 class Spark:
@@ -66,7 +67,7 @@ class Spark:
     dialect = "spark"
     schema = "global_temp"
     examples, slices = 3, 15
-    types: ClassVar[dict[type, str]] = {int: "bigint", str: "string", float: "double"}
+    types: ClassVar[dict[type, str]] = {int: "bigint", str: "string", float: "double", Decimal: "decimal(9,2)"}
 
     def __init__(self, session: Any) -> None:
         self.session = session

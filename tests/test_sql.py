@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,9 @@ def test_rows_that_evaluate_refuses_are_counted_and_undefined_metrics_are_null(e
     assert len(bad) == 4
 
 
-@pytest.mark.parametrize(("kind", "stranger"), [(int, -3), (float, -3.0), (float, float("nan"))])
+@pytest.mark.parametrize(
+    ("kind", "stranger"), [(int, -3), (float, -3.0), (float, float("nan")), (Decimal, Decimal(-3))]
+)
 def test_labels_that_evaluate_refuses_are_bad(engine: Any, kind: type, stranger: float) -> None:
     good = [(kind(t), kind(p), s) for t, p, s in rows_of(TRIPLE)]
     rows = [("label", *row) for row in (*good, (stranger, kind(0), 0.5))]

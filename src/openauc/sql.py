@@ -1,7 +1,7 @@
 """The exact metrics as one query, for a log that lives in DuckDB, PostgreSQL, Spark SQL or BigQuery.
 
-The query counts the samples at each distinct score, sorts these once and adds up. It needs no function of its own in
-the database, and one row per slice leaves it.
+The query counts the samples at each distinct score, sorts the scores once and adds up. It uses built-in functions of
+the database only, and returns one row per slice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ FILES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 
 _BACKSLASHED = str.maketrans({"\\": r"\\", "'": r"\'", "`": r"\`", "\n": r"\n", "\r": r"\r"})
 
-
 DialectName = Literal["duckdb", "postgres", "spark", "bigquery"]
 
 
 class Dialect(NamedTuple):
-    """How a database writes names, texts, and the few types and tests the query needs; by default, DuckDB."""
+    """How a database writes names, texts, types and tests; the defaults are those of DuckDB."""
 
     quote: str = '"'
     in_name: dict[int, str] = str.maketrans({'"': '""'})
@@ -39,10 +38,10 @@ class Dialect(NamedTuple):
     is_label: str = "{} = {}"
     """A text literal takes the type of the column beside it, so that -1 is a number or a name as the labels are."""
     is_bad: str = (
-        "typeof({0}) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT', 'FLOAT', 'DOUBLE')"
+        "regexp_matches(typeof({0}), '^(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|FLOAT|DOUBLE|DECIMAL)')"
         " AND (CAST({0} AS VARCHAR) = 'nan' OR CAST({0} AS VARCHAR) LIKE '-%')"
     )
-    """A label that is a number, NaN or negative; a name may be anything."""
+    """Of a label: whether it is NaN or a negative number. A name may be anything."""
 
     def name(self, *parts: str) -> str:
         """A quoted name, after those of what it belongs to."""
@@ -67,7 +66,7 @@ DIALECTS: dict[DialectName, Dialect] = {
         in_name=str.maketrans({"`": "``"}),
         in_text=_BACKSLASHED,
         exact="DECIMAL(38, 0)",
-        is_bad="typeof({0}) IN ('tinyint', 'smallint', 'int', 'bigint', 'float', 'double')"
+        is_bad="typeof({0}) RLIKE '^(tinyint|smallint|int|bigint|float|double|decimal)'"
         " AND (CAST({0} AS STRING) = 'NaN' OR CAST({0} AS STRING) LIKE '-%')",
     ),
     "bigquery": Dialect(
@@ -85,7 +84,7 @@ DIALECTS: dict[DialectName, Dialect] = {
 """The databases, by name."""
 
 _QUERY = (resources.files("openauc") / "query.sql").read_text(encoding="utf-8").rstrip()
-"""What is the same in all databases, with names in braces for what is not."""
+"""The query, with names in braces for what differs between databases and tables."""
 
 
 def query(
