@@ -151,7 +151,7 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the constructions without their arrays, and Table 1."""
         rows = self.table1().items()
-        table1 = {row: {column: verdict._asdict() for column, verdict in verdicts.items()} for row, verdicts in rows}
+        table1 = {row: {name: verdict._asdict() for name, verdict in verdicts.items()} for row, verdicts in rows}
         made = [construction.to_dict() for construction in self.constructions]
         return {"n_known": self.n_known, "n_unknown": self.n_unknown, "constructions": made, "table1": table1}
 
@@ -273,8 +273,8 @@ def _farthest_apart(one: Curve, other: Curve, n_unknown: int) -> tuple[float, fl
     ends = np.flatnonzero(met) / n_unknown
     x = np.concatenate([ends, 0.5 * (ends[1:] + ends[:-1])])
     heights, other_heights = (np.interp(x, curve.x, curve.y) for curve in (one, other))  # top of a step, as ``at``
-    column = np.argmax(np.abs(heights - other_heights))
-    return float(heights[column]), float(other_heights[column])
+    place = np.argmax(np.abs(heights - other_heights))
+    return float(heights[place]), float(other_heights[place])
 
 
 def _keeps_value(value: float | None, over_thresholds: Floats | None) -> Verdict:

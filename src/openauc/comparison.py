@@ -235,18 +235,18 @@ def _permutation(metric: Metric, one: Resamples, other: Resamples, difference: f
     predictions = np.stack([part.ranked.samples.triple()[1] for part in (one, other)])
     ranks = np.stack([_mid_ranks(part.ranked.ranking) for part in (one, other)])
     rng = np.random.default_rng(seed)
-    column = np.arange(len(y_true))
+    each = np.arange(len(y_true))
     extreme = 0
     for _ in range(n_replicates):
         swap = rng.integers(0, 2, len(y_true))
-        a, b = (metric.function(y_true, predictions[s, column], ranks[s, column]) for s in (swap, 1 - swap))
+        a, b = (metric.function(y_true, predictions[s, each], ranks[s, each]) for s in (swap, 1 - swap))
         extreme += abs(a - b) >= abs(difference) - 1e-12
     return (1 + extreme) / (1 + n_replicates)
 
 
 def _mid_ranks(ranking: Ranking) -> Floats:
     """Rank of each sample among all, ties sharing their mean rank."""
-    return np.asarray((0.5 * (np.append(-1, ranking.last[:-1]) + 1 + ranking.last))[ranking.column])
+    return np.asarray((0.5 * (np.append(-1, ranking.last[:-1]) + 1 + ranking.last))[ranking.cut])
 
 
 def holm(p_values: Iterable[float]) -> list[float]:

@@ -129,19 +129,19 @@ def test_decision_metrics_without_a_sample(name):
 
 
 @pytest.mark.parametrize("name", ["fpr_at_95tpr", "ccr_at_10fpr", "detection_accuracy"])
-def test_samples_matter_up_to_their_column(name):
+def test_samples_matter_up_to_their_cut(name):
     triple = random_triple(1000, seed=3)
     metric, ranked = METRICS[name], rank(read_samples(*triple))
-    column = int(metric.column(ranked.table))
+    cut = int(metric.cut(ranked.table))
     found = metric.influence(ranked.table)
     for part in found:
-        assert len(set(part[:column])) == 1
-        assert not part[column:].any()
+        assert len(set(part[:cut])) == 1
+        assert not part[cut:].any()
     sign = {"fpr_at_95tpr": (-1, -1, 1), "ccr_at_10fpr": (1, 0, -1), "detection_accuracy": (1, 1, -1)}[name]
     assert tuple(np.sign(part[0]) for part in found) == sign
 
 
-def test_the_slope_of_a_moving_column():
+def test_the_slope_of_a_moving_cut():
     """Uniform scores: as many more known samples as unknown ones are accepted."""
     n = 2001
     score = np.concatenate([np.linspace(0, 1, n), np.linspace(0, 1, n)])

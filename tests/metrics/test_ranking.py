@@ -492,7 +492,7 @@ def test_large_counts_of_a_typed_fraction():
     one = np.array([0, 1, 1])
     table = RankTable(np.array([-np.inf, 1.0, 2.0]), known=one, correct=one, unknown=np.array([0, n - found, n]))
     assert found / n == 0.55
-    assert ranking.column_at_tpr(table, 0.55) == 1
+    assert ranking.cut_at_tpr(table, 0.55) == 1
 
 
 def test_a_tiny_fraction_still_asks_for_one_sample():
@@ -632,7 +632,7 @@ def test_a_weighted_table_is_the_table_of_repeated_samples(triple, seed):
         assert formula(weighted) == close(float(formula(plain))), name
 
 
-def test_the_columns_of_a_table_are_found_for_every_replicate():
+def test_the_cuts_of_a_table_are_found_for_every_replicate():
     table = RankTable(
         np.array([-np.inf, 1.0, 2.0, 3.0]),
         known=np.array([[0, 2, 2, 2], [0, 0, 1, 2]]),
@@ -641,14 +641,14 @@ def test_the_columns_of_a_table_are_found_for_every_replicate():
     )
     assert table.n_known.tolist() == [2, 2]
     assert table.n_unknown.tolist() == [2, 2]
-    assert ranking.column_at_tpr(table, 1.0).tolist() == [1, 0]
-    assert ranking.column_at_tpr(table, 0.5).tolist() == [2, 1]
-    assert ranking.column_at_tpr(table, 1.0, "known").tolist() == [1, 3]
-    assert ranking.column_at_fpr(table, 0.5).tolist() == [2, 1]
+    assert ranking.cut_at_tpr(table, 1.0).tolist() == [1, 0]
+    assert ranking.cut_at_tpr(table, 0.5).tolist() == [2, 1]
+    assert ranking.cut_at_tpr(table, 1.0, "known").tolist() == [1, 3]
+    assert ranking.cut_at_fpr(table, 0.5).tolist() == [2, 1]
     assert ranking.detection_accuracies(table).tolist() == [[0.5, 1.0, 0.75, 0.5], [0.5, 0.25, 0.25, 0.5]]
 
 
-def test_detection_accuracy_at_one_column():
+def test_detection_accuracy_at_one_cut():
     table = rank(read_samples(*random_triple(40, decimals=1))).table
-    for column, value in enumerate(ranking.detection_accuracies(table)):
-        assert ranking.detection_accuracy_at(table, column) == value
+    for cut, value in enumerate(ranking.detection_accuracies(table)):
+        assert ranking.detection_accuracy_at(table, cut) == value

@@ -9,13 +9,13 @@ from openauc.metrics import resampling
 from openauc.metrics.counts import RankedSamples, counts_by_class, encode
 from openauc.metrics.decision import DECISION_METRICS
 from openauc.metrics.rank_table import RankTable, rank
-from openauc.metrics.registry import METRICS, ColumnMetric, DecisionMetric, Resamples, TableMetric
+from openauc.metrics.registry import METRICS, CutMetric, DecisionMetric, Resamples, TableMetric
 from openauc.metrics.resampling import (
     coarse,
     generator,
     resample,
-    resampled_column,
     resampled_counts,
+    resampled_cut,
     resampled_table,
 )
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
@@ -70,7 +70,7 @@ def test_seeds_matter_and_are_enough():
 def test_a_coarse_table_keeps_ends_totals_and_what_it_must():
     table = rank(read_samples(*random_triple(5000))).table
     few = coarse(table, [17, 4321])
-    assert len(few.threshold) <= resampling.MOST_COLUMNS + 2
+    assert len(few.threshold) <= resampling.MOST_CUTS + 2
     assert {table.threshold[17], table.threshold[4321]} <= set(few.threshold)
     assert (few.threshold[0], few.threshold[-1]) == (-np.inf, table.threshold[-1])
     for counts, all_counts in zip(few[1:], table[1:], strict=True):
@@ -132,8 +132,8 @@ def full_bootstrap(triple, n_replicates: int, seed: int) -> dict[str, np.ndarray
                         (size > 0) | (coded.class_size == 0),
                     )
                 )
-            elif isinstance(metric, ColumnMetric) and metric.accepted is None:
-                held = metric.at(table, int(metric.column(ranking.table)))
+            elif isinstance(metric, CutMetric) and metric.accepted is None:
+                held = metric.at(table, int(metric.cut(ranking.table)))
                 values = np.stack([held, metric.of_table(table)])
             elif isinstance(metric, TableMetric):
                 values = metric.of_table(table)
@@ -181,7 +181,7 @@ BOOTSTRAPPED = [
 @pytest.mark.parametrize("name", MODELS)
 def test_intervals_are_those_of_the_full_bootstrap(name, monkeypatch):
     """Width within 3 %, ends within 5 % of the width; the table is made as coarse as that of a million samples."""
-    monkeypatch.setattr(resampling, "MOST_COLUMNS", 256)
+    monkeypatch.setattr(resampling, "MOST_CUTS", 256)
     triple = MODELS[name]
     expected = full_bootstrap(triple, REPLICATES, 11)
     model = RankedSamples(read_samples(*triple))
@@ -201,11 +201,11 @@ def test_intervals_are_those_of_the_full_bootstrap(name, monkeypatch):
 def test_the_replicates_of_a_coarse_table_are_those_of_the_full_one(monkeypatch):
     triple = _normal(40_000, 30_000, np.random.default_rng(8))
     spreads = {}
-    for columns in (256, 2048):
-        monkeypatch.setattr(resampling, "MOST_COLUMNS", columns)
+    for cuts in (256, 2048):
+        monkeypatch.setattr(resampling, "MOST_CUTS", cuts)
         model = RankedSamples(read_samples(*triple))
         ours = Resamples(model, 2000, 3)
-        spreads[columns] = {
+        spreads[cuts] = {
             name: METRICS[name].interval(METRICS[name].measure(model), ours, 0.95)[0]
             for name in ("average_precision_unknown", "average_precision_known", "detection_accuracy")
         }
@@ -214,10 +214,10 @@ def test_the_replicates_of_a_coarse_table_are_those_of_the_full_one(monkeypatch)
         assert spreads[256][name] == pytest.approx((low, high), abs=0.06 * width), name
 
 
-def test_columns_by_hand():
-    """One unknown sample in three may be accepted: the second smallest of three draws dictates the column."""
+def test_cuts_by_hand():
+    """One unknown sample in three may be accepted: the second smallest of three draws dictates the cut."""
     table = rank(read_samples([0, 0, -1, -1, -1], [0, 1, 0, 0, 0], [0.0, 2.5, 1.0, 2.0, 3.0])).table
-    drawn = resampled_column(table, 2, 0.34, (2, 3), 50_000, 0)
+    drawn = resampled_cut(table, 2, 0.34, (2, 3), 50_000, 0)
     # The second smallest of three draws from {1, 2, 3}: first value with probability 7/27, second 13/27, third 7/27.
     accepted = drawn.known[:, 0] / 2
     assert drawn.known[:, 1].tolist() == [2.0] * 50_000
@@ -225,7 +225,7 @@ def test_columns_by_hand():
     assert accepted.mean() == pytest.approx(expected, abs=0.01)
     assert drawn.unknown[:, 0].max() <= 1
     assert np.all(drawn.correct <= drawn.known)
-    everything = resampled_column(table, 5, 1.0, (2, 3), 10, 0)
+    everything = resampled_cut(table, 5, 1.0, (2, 3), 10, 0)
     assert everything.known[:, 0].tolist() == [2.0] * 10
 
 

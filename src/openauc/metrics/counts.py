@@ -137,7 +137,7 @@ def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
 
 
 def counts_over_thresholds(ranking: Ranking, coded: Coded) -> DecisionCounts:
-    """Counts at every column of ``ranking.table``, in one pass over the ranked samples.
+    """Counts at every cut of ``ranking.table``, in one pass over the ranked samples.
 
     Accepting one more sample changes the rates of one class only, so the macro sums are running totals of such changes.
     Rates are rounded to multiples of 1 / scale: totals of integers do not depend on the order of tied samples.

@@ -262,8 +262,8 @@ class Best(NamedTuple):
 
 
 def best_of(values: Floats, threshold: Floats) -> Best:
-    column = int(np.argmax(values))
-    return Best(float(values[column]), float(threshold[column]))
+    cut = int(np.argmax(values))
+    return Best(float(values[cut]), float(threshold[cut]))
 
 
 @dataclass(frozen=True, eq=False)

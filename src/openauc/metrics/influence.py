@@ -16,7 +16,7 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND
 
 
 class Influence(NamedTuple):
-    """Influence of a right known, a wrong known and an unknown sample first accepted in column 1, 2, ... of a table.
+    """Influence of a right known, a wrong known and an unknown sample first accepted at cut 1, 2, ... of a table.
 
     For a mean over pairs these are its placements: their mean over either side is the metric. For other metrics only
     differences have a meaning.
@@ -29,7 +29,7 @@ class Influence(NamedTuple):
     def of_samples(self, ranking: Ranking) -> tuple[Floats, Floats]:
         """Influence of every known and of every unknown sample, in the order of the samples."""
         kind = ranking.samples.kind
-        value = np.stack([self.wrong, self.right, self.unknown])[kind, ranking.column]
+        value = np.stack([self.wrong, self.right, self.unknown])[kind, ranking.cut]
         return value[kind != UNKNOWN_KIND], value[kind == UNKNOWN_KIND]
 
     def variances(self, steps: tuple[Floats, Floats, Floats], sizes: tuple[float, float]) -> tuple[float, float]:
@@ -39,7 +39,7 @@ class Influence(NamedTuple):
 
 
 def steps_of(table: RankTable) -> tuple[Floats, Floats, Floats]:
-    """Right known, wrong known and unknown samples first accepted in column 1, 2, ..."""
+    """Right known, wrong known and unknown samples first accepted at cut 1, 2, ..."""
     known, right, unknown = (np.diff(counts).astype(np.float64) for counts in table[1:])
     return right, known - right, unknown
 
@@ -79,18 +79,18 @@ def of_openauc(
 
 
 def of_accuracy(table: RankTable) -> Influence:
-    """Unknown samples do not matter."""
+    """Influence on accuracy: unknown samples have none."""
     nothing = np.zeros(len(table.threshold) - 1)
     return Influence(np.ones_like(nothing), nothing, nothing)
 
 
 def of_acc_plus_auc(table: RankTable) -> Influence:
-    """Of a sum: the sum."""
+    """Influence on accuracy plus AUROC: the sum of both."""
     return Influence(*(a + b for a, b in zip(of_accuracy(table), of_openauc(table, with_wrong=True), strict=True)))
 
 
 def of_acc_times_auc(table: RankTable) -> Influence:
-    """Of a product, to first order (delta method)."""
+    """Influence on accuracy times AUROC, to first order (delta method)."""
     auroc = of_openauc(table, with_wrong=True)
     acc, auc = table.correct[-1] / table.n_known, float(auroc.unknown @ np.diff(table.unknown)) / table.n_unknown
     return Influence(auc + acc * auroc.right - acc * auc, acc * auroc.wrong - acc * auc, acc * auroc.unknown)
@@ -98,19 +98,19 @@ def of_acc_times_auc(table: RankTable) -> Influence:
 
 def of_accepted(
     table: RankTable,
-    column: Callable[[RankTable], ArrayLike],
+    cut: Callable[[RankTable], ArrayLike],
     *,
     moves: bool = False,
     right: float = 0.0,
     wrong: float = 0.0,
     unknown: float = 0.0,
 ) -> Influence:
-    """Of a weighted sum of the shares of right, of wrong and of unknown samples accepted up to a column.
+    """Influence on a weighted sum of the shares of right, of wrong and of unknown samples accepted at a cut.
 
-    A column that the share of unknown samples dictates ``moves``: one more unknown sample below it moves it down, by
+    A cut that the share of unknown samples dictates ``moves``: one more unknown sample below it moves it down, by
     the slope of accepted known against unknown samples, taken over one standard error to either side.
     """
-    at = int(np.asarray(column(table)))
+    at = int(np.asarray(cut(table)))
     accepted = (np.arange(1, len(table.threshold)) <= at).astype(np.float64)
     if moves:
         share = table.unknown / table.n_unknown
@@ -123,10 +123,10 @@ def of_accepted(
 
 
 def of_average_precision(table: RankTable, positive: Side = "unknown") -> Influence:
-    """A positive brings its own precision, raises that of the alarms after it, and so a negative lowers them."""
+    """Influence on average precision: a positive raises the precision there and after it, a negative lowers it."""
     gained, hits, false_alarms = detections(table, positive)
     alarms, total = np.maximum(hits + false_alarms, 1e-300), gained.sum()
-    # The alarms of a column include all above it, for known samples all below it.
+    # The alarms of a cut include all above it, for known samples all below it.
     way = slice(None) if positive == "unknown" else slice(None, None, -1)
     up, down = (np.cumsum((gained * part / alarms**2)[way])[way] for part in (false_alarms, -hits))
     mean = float(gained @ (hits / alarms)) / total

@@ -131,11 +131,11 @@ def vaze_error_at_tpr(
     check.check_fraction("tpr", tpr)
     table = rank(read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)).table
     rejected = (table.n_unknown - table.unknown) / table.n_unknown
-    nearest = int(np.argmin(np.abs(rejected - tpr)))  # the first column has the lowest threshold
-    # Column c rejects the scores >= threshold[c + 1]; rejecting those > threshold[c + 1] is column c + 1.
+    nearest = int(np.argmin(np.abs(rejected - tpr)))  # the first cut has the lowest threshold
+    # Cut c rejects the scores >= threshold[c + 1]; rejecting those > threshold[c + 1] is cut c + 1.
     decided = table.threshold[nearest + 1 :]
-    column = nearest + 1 if decided.size and decided[0] < 1.0 else -1  # -1: nothing is rejected
-    wrong = table.n_known - table.known[column] + table.unknown[column]
+    cut = nearest + 1 if decided.size and decided[0] < 1.0 else -1  # -1: nothing is rejected
+    wrong = table.n_known - table.known[cut] + table.unknown[cut]
     return float(wrong / (table.n_known + table.n_unknown))
 
 
@@ -189,8 +189,8 @@ def openauc_code_f_scores(
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
     squashed = replace(samples, score=_float32_sigmoid(samples.score))
     sweep = sweep_of(RankedSamples(squashed, classes))
-    column = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
-    pooled, averaged = (sweep.values[name][column] for name in ("micro_f_score", "macro_f_score"))
+    cut = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
+    pooled, averaged = (sweep.values[name][cut] for name in ("micro_f_score", "macro_f_score"))
     best = [float(values.max()) for values in (pooled, averaged)]
     return GridFScores(*best, *(float(_GRID[values.argmax()]) for values in (pooled, averaged)))
 

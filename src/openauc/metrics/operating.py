@@ -210,8 +210,8 @@ def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:
 
 
 def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingPoint:
-    samples, column = ranked.samples, int(np.searchsorted(ranked.ranking.threshold[1:], threshold, side="right"))
-    correct, known, unknown = (float(np.asarray(part)[column]) for part in ranked.counts[3:6])
+    samples, cut = ranked.samples, int(np.searchsorted(ranked.ranking.threshold[1:], threshold, side="right"))
+    correct, known, unknown = (float(np.asarray(part)[cut]) for part in ranked.counts[3:6])
     return OperatingPoint(
         threshold=float(threshold),
         known_accepted=known / samples.n_known,

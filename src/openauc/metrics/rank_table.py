@@ -43,7 +43,7 @@ def compiled(n_samples: int) -> ModuleType | None:
 class RankTable(NamedTuple):
     """Accepted samples (score <= threshold) at every distinct threshold, (..., T); leading axes are replicates.
 
-    Column 0 rejects every sample (threshold ``-inf``), the last column accepts every sample.
+    A cut is a position on the last axis. Cut 0 (threshold ``-inf``) rejects every sample, the last one accepts all.
     """
 
     threshold: NDArray[np.float64]
@@ -59,8 +59,8 @@ class RankTable(NamedTuple):
     def n_unknown(self) -> Counts:
         return self.unknown[..., -1]
 
-    def columns(self, chosen: Ints) -> RankTable:
-        """The table at some of its thresholds."""
+    def cuts(self, chosen: Ints) -> RankTable:
+        """The table at some of its cuts."""
         return RankTable(self.threshold[chosen], *(counts[..., chosen] for counts in self[1:]))
 
 
@@ -74,7 +74,7 @@ class Ranking:
 
     @cached_property
     def kind(self) -> NDArray[np.uint8]:
-        """Kind of each sample, in rank order."""
+        """In rank order."""
         return self.samples.kind[self.order]
 
     @cached_property
@@ -84,33 +84,32 @@ class Ranking:
 
     @cached_property
     def table(self) -> RankTable:
-        """Accepted samples at every threshold."""
         unknown = self.kind == UNKNOWN_KIND
         return RankTable(self.threshold, *map(self.at_thresholds, (~unknown, self.kind == CORRECT, unknown)))
 
     @cached_property
     def group(self) -> Ints:
-        """Column of the table in which each sample, in rank order, is first accepted."""
+        """The first cut that accepts each sample, in rank order."""
         return np.repeat(np.arange(1, len(self.last) + 1), np.diff(self.last, prepend=-1))
 
     @cached_property
-    def column(self) -> Ints:
-        """The same for each sample in its own order, column 1 counting as 0."""
-        column = np.empty_like(self.order)
-        column[self.order] = self.group - 1
-        return column
+    def cut(self) -> Ints:
+        """The first cut that accepts each sample, less 1, in the order of the samples."""
+        cut = np.empty_like(self.order)
+        cut[self.order] = self.group - 1
+        return cut
 
     @cached_property
     def weight(self) -> NDArray[Any] | None:
-        """Weight of each sample, in rank order, where there is one."""
+        """In rank order."""
         return None if self.samples.weight is None else self.samples.weight[self.order]
 
     def at_thresholds(self, value: NDArray[Any]) -> NDArray[Any]:
-        """Running total, in rank order, of one ``value`` per sample times its weight, read at every threshold."""
+        """Total, at every cut, of ``value`` times weight over the accepted samples; ``value`` is in rank order."""
         return self.running(value if self.weight is None else value * self.weight)
 
     def running(self, value: NDArray[Any]) -> NDArray[Any]:
-        """The same without weights."""
+        """Total, at every cut, of ``value`` over the accepted samples, without weights."""
         total = np.cumsum(value, axis=-1, dtype=np.float64 if value.dtype.kind == "f" else np.int64)
         return np.concatenate([np.zeros_like(total[..., :1]), total[..., self.last]], axis=-1)
 
@@ -126,13 +125,13 @@ def rank(samples: Samples) -> Ranking:
 
 
 def cumulative(threshold: NDArray[np.float64], known: Counts, correct: Counts, unknown: Counts) -> RankTable:
-    """The table of samples that are counted at each of rising thresholds."""
+    """The table of samples counted at each of rising thresholds."""
     totals = (np.concatenate([[0], np.cumsum(counts)]) for counts in (known, correct, unknown))
     return RankTable(np.concatenate([[-np.inf], threshold]), *totals)
 
 
 def extreme_orders(table: RankTable, pure: NDArray[np.bool_]) -> tuple[RankTable, RankTable]:
-    """The worst and the best table that samples in bins may have; a column of ``table`` is the end of a bin.
+    """The worst and the best table that samples in bins may have; the cuts of ``table`` are the ends of the bins.
 
     At best the known samples of a bin come first, at worst the unknown ones; in a ``pure`` bin all scores are equal.
     """
@@ -150,11 +149,11 @@ def extreme_orders(table: RankTable, pure: NDArray[np.bool_]) -> tuple[RankTable
 
 
 def may_overflow(one: Counts, other: Counts) -> bool:
-    """Whether twice the number of pairs of two cumulative counts is beyond the integers of 64 bits."""
+    """Whether twice the number of pairs of two cumulative counts exceeds 64-bit integers."""
     return one.ndim == 1 and one.dtype.kind == "i" and 2 * int(one[-1]) * int(other[-1]) >= 2**63
 
 
 def exact_dot(one: Counts, other: Counts) -> int:
-    """Sum of products of counts that 64 bits may not hold: of 20 bits of one at a time, which they do."""
+    """Sum of products of counts, which 64 bits may not hold: added up in Python from 20 bits of ``one`` at a time."""
     pieces = range(0, int(one.max(initial=0)).bit_length(), 20)
     return sum(int(np.vecdot(other, (one >> low) & 0xFFFFF)) << low for low in pieces)

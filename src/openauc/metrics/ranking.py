@@ -46,7 +46,7 @@ def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
 
 
 def _pair_credit(below: Counts, unknown: Counts, ties: Ties) -> Floats:
-    """Twice the credit of all pairs; ``below`` counts the known samples that take part, accepted so far."""
+    """Twice the credit of all pairs; ``below`` counts the accepted known samples that take part."""
     new_known, new_unknown = np.diff(below, axis=-1), np.diff(unknown, axis=-1)
     exact = may_overflow(below, unknown)
     dot = exact_dot if exact else np.vecdot
@@ -83,59 +83,59 @@ def acc_plus_auc_of(table: RankTable) -> Floats:
     return accuracy_of(table) + auroc_of(table)
 
 
-def column_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
-    """Column with the fewest false alarms among those that find at least the share ``tpr`` of the positives."""
+def cut_at_tpr(table: RankTable, tpr: float, positive: Side = "unknown") -> NDArray[np.intp]:
+    """Cut with the fewest false alarms among those that detect at least the share ``tpr`` of the positives."""
     if positive == "unknown":
-        return _columns_up_to(table.unknown, table.n_unknown - check.at_least(tpr, table.n_unknown)) - 1
-    return _columns_up_to(table.known, check.at_least(tpr, table.n_known), side="left")
+        return _cuts_up_to(table.unknown, table.n_unknown - check.at_least(tpr, table.n_unknown)) - 1
+    return _cuts_up_to(table.known, check.at_least(tpr, table.n_known), side="left")
 
 
-def column_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
-    """Last column that accepts at most the share ``fpr`` of the unknown samples."""
-    return _columns_up_to(table.unknown, check.at_most(fpr, table.n_unknown)) - 1
+def cut_at_fpr(table: RankTable, fpr: float) -> NDArray[np.intp]:
+    """Last cut that accepts at most the share ``fpr`` of the unknown samples."""
+    return _cuts_up_to(table.unknown, check.at_most(fpr, table.n_unknown)) - 1
 
 
-def _columns_up_to(counts: Counts, limit: Floats, side: Literal["left", "right"] = "right") -> NDArray[np.intp]:
-    """Number of columns with a count <= limit, or with ``side="left"`` < limit; counts never fall along a row."""
+def _cuts_up_to(counts: Counts, limit: Floats, side: Literal["left", "right"] = "right") -> NDArray[np.intp]:
+    """Number of cuts with a count <= limit, or with ``side="left"`` < limit; counts never fall along a row."""
     whole = np.ravel(limit).astype(counts.dtype)  # another type would make searchsorted convert whole rows
     rows = zip(counts.reshape(-1, counts.shape[-1]), whole, strict=True)
     found = [np.searchsorted(row, most, side=side) for row, most in rows]
     return np.array(found, dtype=np.intp).reshape(counts.shape[:-1])
 
 
-def at_column(counts: Counts, column: ArrayLike) -> Counts:
-    """Entry of each row in its column."""
-    chosen = np.broadcast_to(column, counts.shape[:-1])
+def at_cut(counts: Counts, cut: ArrayLike) -> Counts:
+    """Count of each row at its cut."""
+    chosen = np.broadcast_to(cut, counts.shape[:-1])
     return np.take_along_axis(counts, chosen[..., None], axis=-1)[..., 0]
 
 
-def fpr_at(table: RankTable, column: ArrayLike) -> Floats:
-    """Share of the known samples rejected at a column."""
-    return np.asarray(1.0 - at_column(table.known, column) / table.n_known)
+def fpr_at(table: RankTable, cut: ArrayLike) -> Floats:
+    """Share of the known samples rejected at a cut."""
+    return np.asarray(1.0 - at_cut(table.known, cut) / table.n_known)
 
 
-def error_at(table: RankTable, column: ArrayLike) -> Floats:
-    """Share of all samples on the wrong side at a column."""
-    wrong = table.n_known - at_column(table.known, column) + at_column(table.unknown, column)
+def error_at(table: RankTable, cut: ArrayLike) -> Floats:
+    """Share of all samples on the wrong side at a cut."""
+    wrong = table.n_known - at_cut(table.known, cut) + at_cut(table.unknown, cut)
     return np.asarray(wrong / (table.n_known + table.n_unknown))
 
 
-def ccr_at(table: RankTable, column: ArrayLike) -> Floats:
-    """Share of the known samples accepted with the right class at a column."""
-    return np.asarray(at_column(table.correct, column) / table.n_known)
+def ccr_at(table: RankTable, cut: ArrayLike) -> Floats:
+    """Share of the known samples accepted with the right class at a cut."""
+    return np.asarray(at_cut(table.correct, cut) / table.n_known)
 
 
 def fpr_at_tpr_of(table: RankTable, tpr: float = 0.95, positive: Side = "unknown") -> Floats:
-    column = column_at_tpr(table, tpr, positive)
-    return fpr_at(table, column) if positive == "unknown" else at_column(table.unknown, column) / table.n_unknown
+    cut = cut_at_tpr(table, tpr, positive)
+    return fpr_at(table, cut) if positive == "unknown" else at_cut(table.unknown, cut) / table.n_unknown
 
 
 def error_at_tpr_of(table: RankTable, tpr: float = 0.95) -> Floats:
-    return error_at(table, column_at_tpr(table, tpr))
+    return error_at(table, cut_at_tpr(table, tpr))
 
 
 def ccr_at_fpr_of(table: RankTable, fpr: float) -> Floats:
-    return ccr_at(table, column_at_fpr(table, fpr))
+    return ccr_at(table, cut_at_fpr(table, fpr))
 
 
 def average_precision_of(table: RankTable, positive: Side = "unknown") -> Floats:
@@ -171,13 +171,13 @@ def detection_accuracies(table: RankTable) -> Floats:
     return 0.5 * (table.known / table.n_known[..., None] + (1.0 - table.unknown / table.n_unknown[..., None]))
 
 
-def best_detection_column(table: RankTable) -> NDArray[np.intp]:
-    """The first column with the largest detection accuracy."""
+def best_detection_cut(table: RankTable) -> NDArray[np.intp]:
+    """The first cut with the largest detection accuracy."""
     return np.asarray(np.argmax(detection_accuracies(table), axis=-1))
 
 
-def detection_accuracy_at(table: RankTable, column: ArrayLike) -> Floats:
-    return at_column(detection_accuracies(table), column)
+def detection_accuracy_at(table: RankTable, cut: ArrayLike) -> Floats:
+    return at_cut(detection_accuracies(table), cut)
 
 
 def openauc_score(
@@ -287,11 +287,8 @@ def auroc_score(
 def table_of(
     y_true: Vector, y_pred: Vector, open_score: Vector, label: Label, weight: Weights, *, need_unknown: bool = True
 ) -> RankTable:
-    """Rank table of a triple."""
-    samples = read_samples(
-        y_true, y_pred, open_score, unknown_label=label, need_unknown=need_unknown, sample_weight=weight
-    )
-    return rank(samples).table
+    options: Any = {"unknown_label": label, "need_unknown": need_unknown, "sample_weight": weight}
+    return rank(read_samples(y_true, y_pred, open_score, **options)).table
 
 
 def oscr_curve(

@@ -1,4 +1,4 @@
-"""Kinds of metrics, each with its value, interval and influence; and METRICS: every metric of ``evaluate()`` by name.
+"""Types of metrics, each with its value, interval and influence; and METRICS: every metric of ``evaluate()`` by name.
 
 Means over pairs have DeLong's interval on the logit scale, widened near 0 and 1; rates of known samples have Wilson's;
 other metrics have the percentile bootstrap, with known and unknown samples resampled apart. Weighted samples count as
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
 
 class Resamples:
-    """Bootstrap resamples of ranked samples; what several metrics need is drawn once."""
+    """Bootstrap resamples of ranked samples, drawn once for all metrics."""
 
     def __init__(self, ranked: RankedSamples, n_replicates: int = REPLICATES, seed: int = 0) -> None:
         if n_replicates < 2:
@@ -51,14 +51,14 @@ class Resamples:
 
     @cached_property
     def steps(self) -> tuple[Floats, Floats, Floats]:
-        """Right known, wrong known and unknown samples first accepted in each column of the table."""
+        """Right known, wrong known and unknown samples first accepted at each cut."""
         return steps_of(self.ranked.ranking.table)
 
     @cached_property
     def tables(self) -> tuple[RankTable, RankTable]:
-        """The table at a bounded number of columns, and its replicates."""
+        """The table at a bounded number of cuts, and its replicates."""
         table = self.ranked.ranking.table
-        keep = [int(ranking.best_detection_column(table))] if self.ranked.samples.n_unknown else []
+        keep = [int(ranking.best_detection_cut(table))] if self.ranked.samples.n_unknown else []
         few = resampling.coarse(table, keep)
         return few, resampling.resampled_table(few, self.ranked.samples.sizes, *self.draws)
 
@@ -67,7 +67,7 @@ class Resamples:
 class Metric:
     """A plain function of the triple, and its direction: all that a metric of one's own needs.
 
-    The kinds derived from it need one sort for all metrics, and no further calls of ``function`` for an interval.
+    The types derived from it share one sort, and need no further calls of ``function`` for an interval.
 
     >>> import numpy as np
     >>> rejected = Metric(function=lambda y_true, y_pred, open_score: float(np.mean(np.asarray(open_score) > 0)))
@@ -98,7 +98,7 @@ class Metric:
         return Measured(self.call(ranked.samples))
 
     def curve(self, ranked: RankedSamples, name: str) -> Curve | None:
-        """The metric against the TPR of the unknown class, where it depends on a threshold."""
+        """The metric against the TPR of the unknown class; None unless it depends on a threshold."""
         return None
 
     def influences(self, ranked: RankedSamples) -> tuple[Floats, Floats] | None:
@@ -106,7 +106,7 @@ class Metric:
         return None
 
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
-        """Values in the resamples, at the price of a call each."""
+        """Values in the resamples; each is a call of the function."""
         samples, (n_replicates, seed) = resamples.ranked.samples, resamples.draws
         rng, unknown = resampling.generator(seed), samples.kind == UNKNOWN_KIND
         sides = [side for side in (np.flatnonzero(~unknown), np.flatnonzero(unknown)) if len(side)]
@@ -114,9 +114,9 @@ class Metric:
         return np.array([self.call(samples, np.sort(np.concatenate(index))) for index in drawn], dtype=float)
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
-        """Interval of the metric, and by what method."""
-        found_in = intervals.percentile_interval(self.replicates(found, resamples), level)
-        return found_in.with_value(found.value), "bootstrap"
+        """Interval of the metric, and the name of the method."""
+        percentiles = intervals.percentile_interval(self.replicates(found, resamples), level)
+        return percentiles.with_value(found.value), "bootstrap"
 
     def spread(self, found: Measured, resamples: Resamples) -> Spread:
         """Value and variance, for comparisons."""
@@ -135,7 +135,7 @@ class _Resampled(Metric):
     holds_threshold = False  # whether all replicates share the threshold
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
-        """Percentiles. Where these agree, as for a perfect model, so would that many trials without a miss."""
+        """Percentiles; where all replicates agree, as for a perfect model, Wilson's interval instead."""
         replicates = self.replicates(found, resamples)
         low, high = intervals.percentile_interval(replicates, level)
         method = "bootstrap"
@@ -168,13 +168,13 @@ class TableMetric(_Resampled):
         return self.influence(ranked.ranking.table).of_samples(ranked.ranking)
 
     def bounds(self, worst: RankTable, best: RankTable) -> Bounds | None:
-        """Between which two values it must lie if the order of the samples is between these two; None if unknown."""
+        """Smallest and largest value of samples whose order lies between these two; None if nothing can be proved."""
         low, high = sorted((float(self.of_table(worst)), float(self.of_table(best))))
         return (low, high) if self.monotone else None
 
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
         table, resampled = resamples.tables
-        # What is lost by the few columns is lost by the value and by every replicate alike.
+        # Fewer cuts change the value and every replicate by the same amount.
         shifted = self.of_table(resampled) + (found.value - float(self.of_table(table)))
         return np.clip(shifted, 0.0, self.largest)
 
@@ -186,11 +186,10 @@ class PairMetric(TableMetric):
     span: float = 1.0
     """Share of the unknown samples that takes part."""
     monotone: bool = True
-
     analytic = True
 
     def bounds(self, worst: RankTable, best: RankTable) -> Bounds | None:
-        """Of a partial range, up to the rounding of areas."""
+        """Bounds; for a partial range, wider by the rounding of areas."""
         found = super().bounds(worst, best)
         return found if found is None or self.span == 1.0 else widened(*found)
 
@@ -208,7 +207,6 @@ class RateMetric(TableMetric):
     """A share of the known samples: Wilson's interval."""
 
     monotone: bool = True
-
     analytic = True
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
@@ -221,29 +219,29 @@ class RateMetric(TableMetric):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnMetric(TableMetric):
-    """The value at one column of the table, which has a threshold: one dictated by the table, or the best."""
+class CutMetric(TableMetric):
+    """The value at one cut of the table, and its threshold: a cut that a rate dictates, or the best one."""
 
-    column: Callable[[RankTable], Any]
+    cut: Callable[[RankTable], Any]
     at: Callable[[RankTable, ArrayLike], Floats]
     accepted: float | None = None
-    """The largest share of unknown samples that a dictated column accepts; None for the best column."""
+    """The largest share of unknown samples that a dictated cut accepts; None for the best cut."""
 
     @property
     def holds_threshold(self) -> bool:  # type: ignore[override]
-        """Whether the column is the best one."""
+        """Whether the cut is the best one."""
         return self.accepted is None
 
     def measure(self, ranked: RankedSamples) -> Measured:
         table = ranked.ranking.table
-        return Measured(float(self.of_table(table)), float(table.threshold[self.column(table)]))
+        return Measured(float(self.of_table(table)), float(table.threshold[self.cut(table)]))
 
     def replicates(self, found: Measured, resamples: Resamples) -> Floats:
         table, sizes = resamples.ranked.ranking.table, resamples.ranked.samples.sizes
-        column = int(self.column(table))
-        values = self.at(resampling.resampled_column(table, column, self.accepted, sizes, *resamples.draws), 0)
+        cut = int(self.cut(table))
+        values = self.at(resampling.resampled_cut(table, cut, self.accepted, sizes, *resamples.draws), 0)
         if self.accepted is None:
-            # What choosing the threshold again adds to a replicate, choosing it added to the value.
+            # The best cut of a replicate is too good by as much as the best cut of the samples.
             values = values - max(0.0, float(self.of_table(resamples.tables[1]).mean()) - found.value)
         return values
 
@@ -259,8 +257,7 @@ class DecisionMetric(_Resampled):
     by_class: bool = True
     """Whether it averages over classes, rather than pooling them."""
     rates: Callable[[DecisionCounts], tuple[WeightedRate, ...]] | None = None
-    """The same as a weighted sum of rates, where these may rest on few samples: score intervals."""
-
+    """The metric as a weighted sum of rates, if it is one: these have intervals for few samples."""
     holds_threshold = True
 
     def measure(self, ranked: RankedSamples) -> Measured:
@@ -277,8 +274,8 @@ class DecisionMetric(_Resampled):
         ranked = resamples.ranked
         if self.by_class:
             return self.of_counts(resampling.resampled_counts(ranked.coded, found.threshold, *resamples.draws))
-        column, sizes = int(np.searchsorted(ranked.ranking.threshold, found.threshold)), ranked.samples.sizes
-        return self.of_counts(resampling.resampled_totals(ranked.counts, column, sizes, *resamples.draws))
+        cut, sizes = int(np.searchsorted(ranked.ranking.threshold, found.threshold)), ranked.samples.sizes
+        return self.of_counts(resampling.resampled_totals(ranked.counts, cut, sizes, *resamples.draws))
 
     def interval(self, found: Measured, resamples: Resamples, level: float) -> tuple[Interval, str]:
         if self.rates is None:
@@ -325,10 +322,10 @@ def _decision_metric(name: str, label: str, **options: Any) -> DecisionMetric:
     return DecisionMetric(function=best, label=label, of_counts=decision.DECISION_METRICS[name], **options)
 
 
-_AT_95TPR = partial(ranking.column_at_tpr, tpr=0.95)
-_AT_10FPR = partial(ranking.column_at_fpr, fpr=0.1)
-_BEYOND_95TPR = partial(influence.of_accepted, column=_AT_95TPR, moves=True, right=-1.0, wrong=-1.0)
-_DETECTED = partial(influence.of_accepted, column=ranking.best_detection_column, right=0.5, wrong=0.5, unknown=-0.5)
+_AT_95TPR = partial(ranking.cut_at_tpr, tpr=0.95)
+_AT_10FPR = partial(ranking.cut_at_fpr, fpr=0.1)
+_BEYOND_95TPR = partial(influence.of_accepted, cut=_AT_95TPR, moves=True, right=-1.0, wrong=-1.0)
+_DETECTED = partial(influence.of_accepted, cut=ranking.best_detection_cut, right=0.5, wrong=0.5, unknown=-0.5)
 
 _WITHOUT_OPTIONS: Mapping[str, Metric] = {
     "closed_set_accuracy": RateMetric(
@@ -338,33 +335,33 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         of_table=ranking.accuracy_of,
         influence=influence.of_accuracy,
     ),
-    "fpr_at_95tpr": ColumnMetric(
+    "fpr_at_95tpr": CutMetric(
         function=ranking.fpr_at_tpr,
         better="lower",
         label="FPR at 95 % TPR",
         of_table=ranking.fpr_at_tpr_of,
         influence=_BEYOND_95TPR,
-        column=_AT_95TPR,
+        cut=_AT_95TPR,
         at=ranking.fpr_at,
         accepted=0.05,
         monotone=True,
     ),
-    "error_at_95tpr": ColumnMetric(
+    "error_at_95tpr": CutMetric(
         function=ranking.error_at_tpr,
         better="lower",
         label="error at 95 % TPR",
         of_table=ranking.error_at_tpr_of,
         influence=_BEYOND_95TPR,
-        column=_AT_95TPR,
+        cut=_AT_95TPR,
         at=ranking.error_at,
         accepted=0.05,
     ),
-    "ccr_at_10fpr": ColumnMetric(
+    "ccr_at_10fpr": CutMetric(
         function=ranking.ccr_at_fpr,
         label="CCR at 10 % FPR",
         of_table=partial(ranking.ccr_at_fpr_of, fpr=0.1),
-        influence=partial(influence.of_accepted, column=_AT_10FPR, moves=True, right=1.0),
-        column=_AT_10FPR,
+        influence=partial(influence.of_accepted, cut=_AT_10FPR, moves=True, right=1.0),
+        cut=_AT_10FPR,
         at=ranking.ccr_at,
         accepted=0.1,
         monotone=True,
@@ -381,12 +378,12 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         of_table=partial(ranking.average_precision_of, positive="known"),
         influence=partial(influence.of_average_precision, positive="known"),
     ),
-    "detection_accuracy": ColumnMetric(
+    "detection_accuracy": CutMetric(
         function=ranking.detection_accuracy,
         label="detection accuracy",
         of_table=ranking.detection_accuracy_of,
         influence=_DETECTED,
-        column=ranking.best_detection_column,
+        cut=ranking.best_detection_cut,
         at=ranking.detection_accuracy_at,
         monotone=True,
     ),

@@ -1,4 +1,4 @@
-"""The bootstrap on tables of bounded size: samples that no metric tells apart are drawn together, as a cell."""
+"""The bootstrap on tables of bounded size: samples that no metric tells apart form a cell and are drawn together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, may_overflow
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG
 
-MOST_COLUMNS = 256  # of a resampled table: chance in 2,000 replicates moves a bound by more than what these leave out
-MOST_CELLS = 1024  # pairs of classes confused, each drawn by itself
+MOST_CUTS = 256  # of a resampled table: fewer cuts change a bound by less than the chance in 2,000 replicates
+MOST_CELLS = 1024  # confused pairs of classes that are drawn pair by pair
 _DRAWN_ONE_BY_ONE = 256  # samples of a side, at most
 _QUANTILES = 4096
 _MIDDLES = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
-_SMALL = 64  # from here on a Poisson number is normal but for its skewness
+_SMALL = 64  # from this mean on, a Poisson number is normal but for its skewness
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -69,8 +69,8 @@ def _poisson_quantiles(mean: float) -> NDArray[np.float32]:
 
 
 def coarse(table: RankTable, keep: Sequence[int] = ()) -> RankTable:
-    """The table at so many columns that the steps between them, of samples and of misranked pairs, are small."""
-    if len(table.threshold) <= MOST_COLUMNS:
+    """The table at a few cuts, chosen so that few samples and few misranked pairs lie between neighbours."""
+    if len(table.threshold) <= MOST_CUTS:
         return table
     known, unknown = np.diff(table.known, prepend=0), np.diff(table.unknown, prepend=0)
     if may_overflow(table.known, table.unknown):
@@ -78,12 +78,12 @@ def coarse(table: RankTable, keep: Sequence[int] = ()) -> RankTable:
     misranked = np.cumsum(unknown * (table.n_known - table.known) + known * table.unknown)
     parts = (table.known, table.unknown, misranked)
     progress = np.asarray(sum(part / max(float(part[-1]), 1.0) for part in parts))
-    spread = np.searchsorted(progress, np.linspace(0.0, progress[-1], MOST_COLUMNS - len(keep)))
-    return table.columns(np.unique(np.concatenate([[0, len(progress) - 1], keep, spread]).astype(np.int64)))
+    spread = np.searchsorted(progress, np.linspace(0.0, progress[-1], MOST_CUTS - len(keep)))
+    return table.cuts(np.unique(np.concatenate([[0, len(progress) - 1], keep, spread]).astype(np.int64)))
 
 
 def resampled_table(table: RankTable, sizes: tuple[float, float], n_replicates: int, seed: int) -> RankTable:
-    """Replicates of a table, (replicates, columns)."""
+    """Replicates of a table, (replicates, cuts)."""
     rng = generator(seed)
     right, known, unknown = (np.diff(counts) for counts in (table.correct, table.known, table.unknown))
     cells = np.maximum(np.concatenate([right, known - right]), 0)  # a sum of weights may round to less than its part
@@ -96,16 +96,16 @@ def resampled_table(table: RankTable, sizes: tuple[float, float], n_replicates: 
     return RankTable(table.threshold, *(counts.T for counts in accepted))
 
 
-def resampled_column(
-    table: RankTable, column: int, accepted: float | None, sizes: tuple[float, float], n_replicates: int, seed: int
+def resampled_cut(
+    table: RankTable, cut: int, accepted: float | None, sizes: tuple[float, float], n_replicates: int, seed: int
 ) -> RankTable:
-    """Replicates of a column and the last one; with ``accepted`` of the unknown samples, the column is found again."""
+    """Replicates of one cut and of the last; given the share ``accepted`` that dictates it, each finds its own cut."""
     rng = generator(seed)
     n_known, n_unknown = (round(size) for size in sizes)
     share = table.unknown / table.n_unknown
-    at = np.full(n_replicates, column)
+    at = np.full(n_replicates, cut)
     if accepted is None:
-        unknown = rng.binomial(n_unknown, share[column], n_replicates) / n_unknown
+        unknown = rng.binomial(n_unknown, share[cut], n_replicates) / n_unknown
     else:
         most = int(check.at_most(accepted, n_unknown))
         if most >= n_unknown:
@@ -119,19 +119,19 @@ def resampled_column(
     is_known = rng.binomial(n_known, np.minimum(known[at], 1.0))
     is_right = rng.binomial(is_known, right[at] / np.maximum(known[at], 1e-300)) / n_known
 
-    def columns(part: Floats, total: Counts) -> Floats:
+    def with_last(part: Floats, total: Counts) -> Floats:
         return np.stack([part * total, np.full(n_replicates, float(total))], axis=1)
 
-    known, right = columns(is_known / n_known, table.n_known), columns(is_right, table.n_known)
-    return RankTable(table.threshold[[0, -1]], known, right, columns(unknown, table.n_unknown))
+    known, right = with_last(is_known / n_known, table.n_known), with_last(is_right, table.n_known)
+    return RankTable(table.threshold[[0, -1]], known, right, with_last(unknown, table.n_unknown))
 
 
 def resampled_totals(
-    counts: DecisionCounts, column: int, sizes: tuple[float, float], n_replicates: int, seed: int
+    counts: DecisionCounts, cut: int, sizes: tuple[float, float], n_replicates: int, seed: int
 ) -> DecisionCounts:
-    """Replicates of the counts at a column of all thresholds, classes pooled: the sums over classes are left as 0."""
+    """Replicates of the counts at a cut, classes pooled; the sums over classes are 0."""
     rng = generator(seed)
-    correct, known, unknown = (float(np.asarray(part)[column]) for part in counts[3:6])
+    correct, known, unknown = (float(np.asarray(part)[cut]) for part in counts[3:6])
     # Sums of weights may round to a little less than their parts.
     of_known = np.maximum([correct, known - correct, float(np.asarray(counts.n_known)) - known], 0.0)
     of_unknown = np.maximum([unknown, float(np.asarray(counts.n_unknown)) - unknown], 0.0)

@@ -113,7 +113,7 @@ def of_aurc(table: RankTable) -> Influence:
 
 
 def of_augrc(table: RankTable) -> Influence:
-    """Influence on AUGRC: an error counts with every sample accepted after it, and half with those beside it."""
+    """Influence on AUGRC: an error counts with all samples accepted later, half with those of equal score."""
     accepted, errors = _accepted(table)
     steps, total = np.diff(accepted), accepted[-1]
     right = 0.5 * (errors[1:] + errors[:-1]) / total**2 - 2.0 * float(augrc_of(table)) / total
@@ -122,7 +122,7 @@ def of_augrc(table: RankTable) -> Influence:
 
 
 def _from_here(values: Floats) -> Floats:
-    """Sum of the values in each column and all after it."""
+    """Sum of the values at each cut and all after it."""
     return np.asarray(np.cumsum(values[::-1])[::-1])
 
 

@@ -66,7 +66,7 @@ def model_data(
         "openauc": evaluation.openauc,
         "auroc": evaluation.values["auroc"],
         "curves": {key: _points(evaluation.curves[key]) for key in ("oscr", "roc", *LINES)},
-        "band": _band(ranking.table.columns(columns), options.level, options.seed),
+        "band": _band(ranking.table.cuts(columns), options.level, options.seed),
         "best": {key: _best(evaluation.curves[key]) for key in LINES},
         "sweep": _sweep(ranked, columns),
         "presets": positions,

@@ -24,7 +24,7 @@ from openauc.evaluation import Evaluation, evaluate_ranked
 from openauc.intervals import REPLICATES, Interval, Rng, seed_of
 from openauc.metrics.counts import RankedSamples, classes_met, positions
 from openauc.metrics.ranking import auroc_of, warn_if_reversed
-from openauc.metrics.registry import METRICS, Bounds, ColumnMetric, DecisionMetric, Metric, TableMetric
+from openauc.metrics.registry import METRICS, Bounds, CutMetric, DecisionMetric, Metric, TableMetric
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, mark_samples
 from openauc.streaming.bounds import Certificate
 from openauc.streaming.rows import UNKNOWN_REJECTED, WRONG_REJECTED, BinCounts, Rows, RowStore, key_score, score_key
@@ -229,7 +229,7 @@ class Accumulator:
         for name, (least, most) in certificate.bounds(metrics).items():
             value, metric = values[name], metrics[name]
             values[name] = least if least == most else value
-            if isinstance(metric, ColumnMetric) and metric.accepted is not None and least == most:
+            if isinstance(metric, CutMetric) and metric.accepted is not None and least == most:
                 thresholds[name] = certificate.threshold(metric)
             if name in intervals:
                 low, high = intervals[name]

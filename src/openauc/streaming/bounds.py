@@ -18,7 +18,7 @@ from openauc.metrics import decision, ranking
 from openauc.metrics.counts import DecisionCounts, RankedSamples, ratio
 from openauc.metrics.curve import Floats
 from openauc.metrics.rank_table import Counts, RankTable, cumulative, extreme_orders
-from openauc.metrics.registry import Bounds, ColumnMetric, DecisionMetric, Metric, TableMetric, widened
+from openauc.metrics.registry import Bounds, CutMetric, DecisionMetric, Metric, TableMetric, widened
 from openauc.metrics.samples import CORRECT
 from openauc.streaming.rows import BinCounts, key_score
 
@@ -49,14 +49,14 @@ class Certificate:
         options = getattr(metric.of_table, "keywords", {})
         if formula is ranking.average_precision_of:
             return widened(self._least_average_precision(**options), float(metric.of_table(best)))
-        if formula is ranking.error_at_tpr_of and isinstance(metric, ColumnMetric):
-            return float(metric.of_table(best)), self._largest_error(worst, int(metric.column(worst)), **options)
+        if formula is ranking.error_at_tpr_of and isinstance(metric, CutMetric):
+            return float(metric.of_table(best)), self._largest_error(worst, int(metric.cut(worst)), **options)
         return metric.bounds(worst, best)
 
-    def threshold(self, metric: ColumnMetric) -> float:
+    def threshold(self, metric: CutMetric) -> float:
         """Threshold of a metric whose bounds agree."""
         worst, _ = self._orders
-        return float(worst.threshold[int(metric.column(worst))])
+        return float(worst.threshold[int(metric.cut(worst))])
 
     @cached_property
     def _orders(self) -> tuple[RankTable, RankTable]:
@@ -65,14 +65,14 @@ class Certificate:
         table = cumulative(key_score(bins.high), bins.known, bins.counts[:, CORRECT], bins.unknown)
         return extreme_orders(table, self._pure)
 
-    def _largest_error(self, worst: RankTable, column: int, tpr: float = 0.95) -> float:
+    def _largest_error(self, worst: RankTable, cut: int, tpr: float = 0.95) -> float:
         """As many unknown samples are accepted as the TPR allows, and no known sample of their bin."""
-        at_column = float(ranking.error_at(worst, column))
-        if column + 1 == len(worst.threshold) or self._pure[column // 2]:
-            return at_column
+        at_cut = float(ranking.error_at(worst, cut))
+        if cut + 1 == len(worst.threshold) or self._pure[cut // 2]:
+            return at_cut
         most = int(worst.n_unknown) - int(check.at_least(tpr, worst.n_unknown))
-        wrong = int(worst.n_known) - int(worst.known[column]) + most
-        return max(at_column, wrong / (int(worst.n_known) + int(worst.n_unknown)))
+        wrong = int(worst.n_known) - int(worst.known[cut]) + most
+        return max(at_cut, wrong / (int(worst.n_known) + int(worst.n_unknown)))
 
     def _least_average_precision(self, positive: ranking.Side = "unknown") -> float:
         """In each bin the positives come after the negatives: the precision at the j-th is (H + j) / (H + j + M).
