@@ -239,7 +239,7 @@ class Accumulator:
     @property
     def bounds(self) -> Mapping[str, Bounds]:
         """Certified bounds of the metrics of ``METRICS``: the exact value lies inside; equal ends if exact."""
-        return self.bounds_of(self.possible(METRICS))
+        return self.bounds_of(METRICS)
 
     def bounds_of(self, metrics: Mapping[str, Metric]) -> Mapping[str, Bounds]:
         """Bounds of other metrics, such as ``standard_metrics(max_ofpr=0.1)``; those without bounds are left out."""
@@ -280,26 +280,19 @@ class Accumulator:
         ((_, result),) = load_all(file)
         return result
 
-    def _restore(self, numbers: NDArray[np.int64], classes: NDArray[Any] | None, rows: Rows) -> Accumulator:
-        self._numbers, self._classes, self._rows = numbers, classes, RowStore(rows)
-        return self
-
 
 def save_all(parts: Mapping[Any, Accumulator]) -> bytes:
     """Content of an ``.npz`` file of accumulators with the same options, each under a key that JSON can hold."""
     options = [part._options() for part in parts.values()][:1]
     head = json.dumps({"format": _FORMAT, "version": _VERSION, "options": options, "keys": list(parts)})
     rows = [part._rows.rows() for part in parts.values()]
-    classes = [part._classes for part in parts.values()]
-    arrays = {
-        "head": np.array(head),
-        "numbers": np.array([part._numbers for part in parts.values()]),
-        "n_rows": np.array([len(part.key) for part in rows]),
-        "n_classes": np.array([-1 if names is None else len(names) for names in classes]),
-    }
     columns = {name: [getattr(part, name) for part in rows] for name in Rows._fields}
-    columns["classes"] = [names for names in classes if names is not None]
-    arrays |= {name: np.concatenate(found) for name, found in columns.items() if found and found[0] is not None}
+    columns["classes"] = [part._classes for part in parts.values() if part._classes is not None]
+    arrays = {name: np.concatenate(found) for name, found in columns.items() if found and found[0] is not None}
+    arrays["head"] = np.array(head)
+    arrays["numbers"] = np.array([part._numbers for part in parts.values()])
+    arrays["n_rows"] = np.array([len(part.key) for part in rows])
+    arrays["n_classes"] = np.array([len(part.classes) for part in parts.values()])
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION) as archive:
         for name, array in arrays.items():
@@ -338,15 +331,13 @@ def _load(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[t
     ends = np.cumsum(arrays["n_rows"])[:-1]
     needed = Rows._fields[:3] if options["exact"] else Rows._fields
     columns = [np.split(arrays[name], ends) if name in needed else [] for name in Rows._fields]
-    n_classes = arrays["n_classes"]
-    names = np.split(arrays.get("classes", np.empty(0)), np.cumsum(np.maximum(n_classes, 0))[:-1])
-    return [
-        (
-            key,
-            Accumulator(**options)._restore(arrays["numbers"][i], names[i] if n_classes[i] >= 0 else None, Rows(*rows)),
-        )
-        for i, (key, rows) in enumerate(zip(head["keys"], zip_longest(*columns), strict=True))
-    ]
+    classes = np.split(arrays.get("classes", np.empty(0)), np.cumsum(arrays["n_classes"])[:-1])
+    found = []
+    for key, numbers, names, rows in zip(head["keys"], arrays["numbers"], classes, zip_longest(*columns), strict=True):
+        part = Accumulator(**options)
+        part._numbers, part._classes, part._rows = numbers, names if numbers.any() else None, RowStore(Rows(*rows))
+        found.append((key, part))
+    return found
 
 
 def _kinds(kind: NDArray[np.uint8], rejected: NDArray[np.bool_]) -> NDArray[np.uint8]:
