@@ -7,14 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 from nodes import Cluster, doomed_node, hang_if_doomed
 
+from openauc import Predictions, evaluate
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.environment import cores
 from openauc.executors import Execute, in_process, process_pool, ray_cluster
+from openauc.shards import evaluate_shards, find_shards
 
 # Of the torch side nothing is imported up here: every worker imports this module.
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
@@ -335,7 +339,7 @@ def children_of(process: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
-@pytest.mark.parametrize("moment", ["server", "first process", "both processes", "loading"])
+@pytest.mark.parametrize("moment", ["server", "both processes", "loading"])
 def test_ctrl_c_at_the_start_is_the_drivers_alone(tmp_path: Path, moment: str) -> None:
     script, traces = tmp_path / "driver.py", tmp_path / "traces"
     script.write_text(SLOW_START)
@@ -344,7 +348,6 @@ def test_ctrl_c_at_the_start_is_the_drivers_alone(tmp_path: Path, moment: str) -
     end = time.monotonic() + 60
     reached = {
         "server": lambda: len(children(driver.pid)) >= 1,
-        "first process": lambda: len(children(driver.pid)) >= 2,
         "both processes": lambda: len(children(driver.pid)) == 3,
         "loading": lambda: len(list(traces.iterdir())) == 2,
     }
@@ -400,11 +403,22 @@ def test_ray_local_cluster_is_started_and_stopped(ray_home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ray_local_cluster_without_the_gpus_asked_for(ray_home: Path) -> None:
-    ray = pytest.importorskip("ray")
+def test_ray_local_cluster_without_the_gpus_asked_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openauc.executors._connected_to_ray", lambda *options: nullcontext(True))  # started here
     with pytest.raises(ValueError, match=r"does not have 1 CPUs and 64 GPUs.*ask for less"):
         list(ray_cluster(gpus_per_trial=64)(nothing, [job()]))
-    assert not ray.is_initialized()
+
+
+@pytest.mark.slow
+def test_ray_reads_shards(cluster: Cluster, tmp_path: Path) -> None:
+    from strategies import random_triple
+
+    parts = [random_triple(50, seed=seed) for seed in range(4)]
+    for seed, part in enumerate(parts):
+        Predictions(*part).save(tmp_path / f"{seed}.npz")
+    whole = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    found = evaluate_shards(find_shards(tmp_path), execute=ray_cluster(), work=tmp_path / "work", level=None)
+    assert found.evaluation == evaluate(*whole, level=None)
 
 
 @pytest.mark.slow
