@@ -203,8 +203,13 @@ def _attempt(work: Work, task: Any) -> Any:
     except Interrupted as error:
         raise KeyboardInterrupt(str(error)) from error
     except Exception as error:
-        trace = "".join(traceback.format_exception(error)).rstrip()
-        return task.failed(f"{type(error).__name__}: {error}\n\n{trace}")
+        return task.failed(error_text(error))
+
+
+def error_text(error: Exception) -> str:
+    """Kind and message in the first line, then the traceback."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return f"{type(error).__name__}: {error}\n\n{trace}"
 
 
 def thread_limits(threads: int) -> dict[str, str]:

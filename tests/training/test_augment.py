@@ -1,6 +1,7 @@
 """Augmentation against Pillow, pixel by pixel, and the order and randomness of the whole transforms."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 from openauc.methods import recipe_for
 from openauc.recipe import Recipe
 from openauc.training import augment
-from openauc.training.augment import OPERATIONS, RandAugment, random_crop, random_flip, resize, transform
+from openauc.training.augment import OPERATIONS, rand_augment, random_crop, random_flip, resize, transform
 
 AFFINE = Image.Transform.AFFINE
 
@@ -118,9 +119,12 @@ def test_strengths_of_the_published_recipes() -> None:
 
 
 def test_the_digits_list_neither_rotates_nor_translates() -> None:
-    digits = [apply for apply, _ in RandAugment(1, 8, "digits").operations]
-    left_out = {name for name, operation in OPERATIONS.items() if operation.apply not in digits}
+    left_out = {name for name, operation in OPERATIONS.items() if not operation.for_digits}
     assert left_out == {"Rotate", "TranslateXabs", "TranslateYabs"}
+    image, turned = sample_images(28, 28)[:1], from_pillow(to_pillow(sample_images(28, 28)[0]).rotate(8))
+    for operations, found in (("all", True), ("digits", False)):
+        changed = rand_augment(image.expand(300, -1, -1, -1), generator(), n=1, magnitude=8, operations=operations)
+        assert bool((changed == turned).flatten(1).all(1).any()) == found
 
 
 def test_rand_augment_applies_the_drawn_operation_to_each_image() -> None:
@@ -131,7 +135,7 @@ def test_rand_augment_applies_the_drawn_operation_to_each_image() -> None:
     names = list(OPERATIONS)
     assert len(set(choice)) > 10
     for image, drawn, numbers, ours in zip(
-        images, choice, uniform, RandAugment(1, 6)(images, generator(3)), strict=True
+        images, choice, uniform, rand_augment(images, generator(3), n=1, magnitude=6), strict=True
     ):
         v = OPERATIONS[names[drawn]].strength(6)
         assert torch.equal(ours, from_pillow(PILLOW[names[drawn]](to_pillow(image), v, numbers)))
@@ -139,7 +143,7 @@ def test_rand_augment_applies_the_drawn_operation_to_each_image() -> None:
 
 def test_rand_augment_draws_operations_uniformly_and_both_signs() -> None:
     image = sample_images(32, 32)[:1]
-    changed = RandAugment(1, 6)(image.expand(8000, -1, -1, -1), generator())
+    changed = rand_augment(image.expand(8000, -1, -1, -1), generator(), n=1, magnitude=6)
     left = from_pillow(to_pillow(image[0]).rotate(6))
     right = from_pillow(to_pillow(image[0]).rotate(-6))
     inverted = 255 - image[0]
@@ -151,8 +155,8 @@ def test_rand_augment_draws_operations_uniformly_and_both_signs() -> None:
 def test_two_operations_are_one_after_the_other() -> None:
     images = sample_images(32, 32)
     rng = generator(5)
-    once = RandAugment(1, 9)
-    assert torch.equal(RandAugment(2, 9)(images, generator(5)), once(once(images, rng), rng))
+    once = partial(rand_augment, generator=rng, n=1, magnitude=9)
+    assert torch.equal(rand_augment(images, generator(5), n=2, magnitude=9), once(once(images)))
 
 
 @pytest.mark.parametrize("old", [8, 28, 32, 33, 64, 97])
@@ -196,7 +200,7 @@ def test_plus_transform_augments_at_native_size_then_resizes_crops_flips_and_nor
     recipe = recipe_for("plus", "mnist")
     images = sample_images(28, 28)
     rng = generator(7)
-    expected = RandAugment(1, 8, "digits")(images, rng)
+    expected = rand_augment(images, rng, n=1, magnitude=8, operations="digits")
     expected = random_flip(random_crop(resize(expected, 32), 4, rng), rng).double() / 255
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
     std = torch.tensor([0.2023, 0.1994, 0.2010]).view(3, 1, 1)

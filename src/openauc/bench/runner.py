@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from openauc.bench.store import Claims, Store
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec, Watch
 from openauc.environment import environment
 from openauc.evaluation import Evaluation, evaluate
-from openauc.executors import Execute, in_process
+from openauc.executors import Execute, error_text, in_process
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.metrics.registry import METRICS
 from openauc.predictions import Predictions
@@ -80,7 +79,7 @@ def run(
     watch.planned(waiting, done)
     with ExitStack() as stack:
         claims = stack.enter_context(store.claims())
-        jobs = _jobs(store, waiting, claims, retry_failed=retry_failed, keep_features=keep_features, watch=watch)
+        jobs = _jobs(store, waiting, claims, watch, retry_failed=retry_failed, keep_features=keep_features)
         outcomes = execute(partial(run_job, data_root=data_root), jobs)
         # A generator ends before the claims do, so that nobody trains what is no longer claimed.
         stack.callback(getattr(outcomes, "close", lambda: None))
@@ -92,8 +91,7 @@ def run(
                 store.save(result, outcome.files.get(result.spec.id))
                 watch.finished(result)
             claims.release(first.training_id)
-    ended = (store.result(spec) for spec in wanted)
-    return [result for result in ended if result is not None]
+    return [result for spec in wanted if (result := store.result(spec)) is not None]
 
 
 def run_trial(
@@ -129,34 +127,26 @@ def run_trial(
         data = load_data(spec, data_root)
         network.train()
         tested = time.perf_counter()
-        held_out = (
-            network.embedded(spec, data, "validation").predictions(network.score(spec, data))
-            if spec.validation
-            else None
-        )
-        if spec.pseudo_unknown and held_out is not None:
-            predictions, columns, groups = held_out, {}, {}
-        else:
-            predictions, columns = (
-                network.embedded(spec, data, "test").predictions(network.score(spec, data)),
-                data.test_columns(),
-            )
-            groups = {group: data.test_rows(group) for group in data.split.groups}
+        # With pseudo_unknown the test part is not read: the trial is scored on what was held out.
+        there: dict[Part, bool] = {"train": True, "validation": spec.validation > 0, "test": not spec.pseudo_unknown}
+        scored = [part for part in PARTS[1:] if there[part]]
+        score = network.score(spec, data)
+        found = {part: network.embedded(spec, data, part).predictions(score) for part in scored}
+        predictions = found.pop(scored[-1])
+        on_test = scored[-1] == "test"
+        groups = {group: data.test_rows(group) for group in data.split.groups} if on_test else {}
         evaluation, by_group = _evaluated(predictions, groups)
-        there = {"train": True, "validation": spec.validation > 0, "test": not spec.pseudo_unknown}
         kept = {part: network.embedded(spec, data, part) for part in PARTS if keep_features and there[part]}
         if process_state().is_main_process:
-            predictions.save(folder / PREDICTIONS, extra=columns)
-            if held_out is not None and not spec.pseudo_unknown:
+            predictions.save(folder / PREDICTIONS, extra=data.test_columns() if on_test else {})
+            for held_out in found.values():
                 held_out.save(folder / VALIDATION)
             for part, embedded in kept.items():
                 embedded.save(folder / features_file(part))
     except TrainingInterrupted:
         raise
     except Exception as error:
-        lines = "".join(traceback.format_exception(error)).rstrip()
-        told = f"{type(error).__name__}: {error}\n\n{lines}"
-        return TrialResult(spec=spec, error=told, seconds=time.perf_counter() - begin)
+        return TrialResult(spec=spec, error=error_text(error), seconds=time.perf_counter() - begin)
     return TrialResult(
         spec=spec,
         metrics=dict(evaluation.values),
@@ -206,19 +196,18 @@ def _evaluated(
 
 
 def _jobs(
-    store: Store,
-    waiting: Sequence[TrialSpec],
-    claims: Claims,
-    *,
-    retry_failed: bool,
-    keep_features: bool,
-    watch: Watch,
+    store: Store, waiting: Sequence[TrialSpec], claims: Claims, watch: Watch, *, retry_failed: bool, keep_features: bool
 ) -> Iterator[Job]:
-    """Claim one training after the other, each when it is asked for, and say what is left to do of it."""
+    """Claim one training after the other, each when it is asked for, and yield what is left to do of it."""
     sharing: dict[str, list[TrialSpec]] = defaultdict(list)
     for spec in waiting:
         sharing[spec.training_id].append(spec)
-    before = _trained_before(store) if sharing else {}
+    # Finished trials whose network is still there, by training.
+    before = {
+        result.spec.training_id: result.spec
+        for result in (store.results() if sharing else ())
+        if result.error is None and (store.folder(result.spec) / WEIGHTS).is_file()
+    }
     for key, specs in sharing.items():
         if not claims.take(key):
             continue
@@ -238,12 +227,3 @@ def _jobs(
                 store.copy(name, before[key], left[0])
         watch.started(left)
         yield Job(tuple(left), str(store.trials), keep_features=keep_features)
-
-
-def _trained_before(store: Store) -> dict[str, TrialSpec]:
-    """Finished trials whose network is still there, by training."""
-    return {
-        result.spec.training_id: result.spec
-        for result in store.results()
-        if result.error is None and (store.folder(result.spec) / WEIGHTS).is_file()
-    }

@@ -163,7 +163,7 @@ class Store:
 
     def claims(self) -> Claims:
         """Claims of one runner, for a ``with`` statement."""
-        return Claims(self.root / "claims")
+        return Claims(self.root)
 
 
 class Claims:
@@ -187,28 +187,23 @@ class Claims:
         """Claim a training; False when another runner has it."""
         from filelock import FileLock, Timeout  # comes with torch; reading a store does not need it
 
+        self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self._file(key), thread_local=False)
-        while True:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                lock.acquire(blocking=False)
-            except Timeout:
-                return False
-            except (FileNotFoundError, FileExistsError):
-                continue  # a runner that ended has removed the empty folder
-            self._locks[key] = lock
-            return True
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return False
+        self._locks[key] = lock
+        return True
 
     def release(self, key: str) -> None:
-        """Give a claim up; its file, and the folder after the last one, are removed."""
+        """Give a claim up."""
         lock = self._locks.pop(key)
         self._file(key).unlink(missing_ok=True)  # while it is locked: filelock refuses locks of removed files
         lock.release()
-        with suppress(OSError):
-            self.folder.rmdir()
 
     def _file(self, key: str) -> Path:
-        return self.folder / f"{key}.lock"
+        return self.folder / f".{key}.lock"
 
 
 def _load(file: Path, build: Callable[[Any], T]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,17 +34,20 @@ class TrialResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready mapping; :meth:`from_dict` reads it back."""
-        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "spec": self.spec.to_dict()}
+        return {**vars(self), "spec": self.spec.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrialResult:
         """Result from what :meth:`to_dict` wrote; a value of the wrong type raises ValueError or TypeError."""
-        intervals = {name: (float(low), float(high)) for name, (low, high) in values["intervals"].items()}
+
+        def numbers(found: Mapping[str, Any]) -> dict[str, float]:
+            return {name: float(value) for name, value in found.items()}
+
         read = {
             "spec": TrialSpec.from_dict(values["spec"]),
-            "metrics": _numbers(values["metrics"]),
-            "intervals": intervals,
-            "groups": {group: _numbers(found) for group, found in values["groups"].items()},
+            "metrics": numbers(values["metrics"]),
+            "intervals": {name: (float(low), float(high)) for name, (low, high) in values["intervals"].items()},
+            "groups": {group: numbers(found) for group, found in values["groups"].items()},
             "seconds": float(values["seconds"]),
             "environment": {name: str(fact) for name, fact in values["environment"].items()},
         }
@@ -52,10 +55,6 @@ class TrialResult:
             if not isinstance(values[name], str | None):
                 raise TypeError(f"{name} is {values[name]!r}")
         return cls(**{**values, **read})
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in values.items()}
 
 
 def main_metric(results: Iterable[TrialResult]) -> str:

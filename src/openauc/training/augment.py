@@ -51,7 +51,8 @@ def equalize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     below = histogram.cumsum(2) - histogram
     table = torch.clamp_max((step // 2 + below) // step.clamp(min=1), 255)
     unchanged = torch.arange(256, device=images.device)
-    return _look_up(images, torch.where(step == 0, unchanged, table).to(torch.uint8))
+    table = torch.where(step == 0, unchanged, table).to(torch.uint8)  # (B, 3, 256), one for each channel
+    return table.gather(2, values).view_as(images)
 
 
 def posterize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
@@ -62,13 +63,13 @@ def posterize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
 
 def solarize(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     """Invert the values at or above v."""
-    return _look_up(images, _solarized(torch.arange(256, device=images.device), strength))
+    return torch.where(images < strength, images, 255 - images)
 
 
 def solarize_add(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     """Add floor v to each value, clip at 255, then invert the values at or above 128."""
-    brighter = (torch.arange(256, device=images.device) + int(strength)).clamp_(max=255)
-    return _look_up(images, _solarized(brighter, 128))
+    brighter = (images.short() + int(strength)).clamp_(max=255).to(torch.uint8)
+    return solarize(brighter, 128, uniform)
 
 
 def color(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
@@ -167,45 +168,38 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-class RandAugment:
+def rand_augment(
+    images: Tensor, generator: torch.Generator, *, n: int, magnitude: int, operations: Operations = "all"
+) -> Tensor:
     """Apply n operations, drawn uniformly with replacement for each image, at one magnitude.
 
     Parameters
     ----------
-    n, magnitude : int
+    images
+        uint8 images (B, 3, H, W), which stay as they are.
+    generator
+        The draws depend on it and on B alone.
+    n, magnitude
         Operations per image; magnitude from 0 to 30. Neither end is always the milder one: Posterize and
         Solarize are harshest at 0, and the blends leave an image alone at 15.
     operations : {"all", "digits"}
         All 16, or the 13 that neither rotate nor translate.
     """
-
-    def __init__(self, n: int, magnitude: int, operations: Operations = "all") -> None:
-        self.n = n
-        self.operations = [
-            (operation.apply, operation.strength(magnitude))
-            for operation in OPERATIONS.values()
-            if operations == "all" or operation.for_digits
-        ]
-
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Changed copies of uint8 images (B, 3, H, W); the draws depend on the generator and B alone."""
-        for _ in range(self.n):
-            choice = torch.randint(len(self.operations), (len(images),), generator=generator, device=generator.device)
-            uniform = torch.rand(len(images), 2, generator=generator, device=generator.device)
-            images = self._apply(images, choice, uniform)
-        return images
-
-    def _apply(self, images: Tensor, choice: Tensor, uniform: Tensor) -> Tensor:
-        """Each group of images with one choice goes through its operation."""
+    chosen = [operation for operation in OPERATIONS.values() if operations == "all" or operation.for_digits]
+    for _ in range(n):
+        choice = torch.randint(len(chosen), (len(images),), generator=generator, device=generator.device)
+        uniform = torch.rand(len(images), 2, generator=generator, device=generator.device)
+        # Each group of images with one choice goes through its operation.
         order = choice.argsort()
-        sizes = torch.bincount(choice, minlength=len(self.operations)).tolist()
+        sizes = torch.bincount(choice, minlength=len(chosen)).tolist()
         grouped = images.index_select(0, order.to(images.device))
         numbers = uniform[order].to(images.device)
-        groups = zip(self.operations, torch.split(grouped, sizes), torch.split(numbers, sizes), strict=True)
-        for (apply, strength), group, group_numbers in groups:
+        groups = zip(chosen, torch.split(grouped, sizes), torch.split(numbers, sizes), strict=True)
+        for operation, group, group_numbers in groups:
             if len(group):
-                group.copy_(apply(group, strength, group_numbers))
-        return grouped.index_select(0, order.argsort().to(images.device))
+                group.copy_(operation.apply(group, operation.strength(magnitude), group_numbers))
+        images = grouped.index_select(0, order.argsort().to(images.device))
+    return images
 
 
 def resize(images: Tensor, size: int) -> Tensor:
@@ -289,22 +283,12 @@ def transform(images: Tensor, recipe: Recipe, generator: torch.Generator | None 
             "before height and width, grey repeated three times."
         )
     if generator is not None and recipe.augmentation == "rand_augment":
-        rand_augment = RandAugment(recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops)
-        images = rand_augment(images, generator)
+        n, magnitude, operations = recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops
+        images = rand_augment(images, generator, n=n, magnitude=magnitude, operations=operations)
     images = resize(images, recipe.image_size)
     if generator is not None and recipe.augmentation != "none":
         images = random_flip(random_crop(images, CROP_PADDING, generator), generator)
     return to_float(images, normalize=recipe.normalize).contiguous(memory_format=torch.channels_last)
-
-
-def _look_up(images: Tensor, table: Tensor) -> Tensor:
-    """Map each value through a table of 256 entries: one for all, (256,), or one per channel, (B, 3, 256)."""
-    batch, channels = images.shape[:2]
-    return table.expand(batch, channels, 256).gather(2, images.flatten(2).long()).view_as(images)
-
-
-def _solarized(values: Tensor, threshold: float) -> Tensor:
-    return torch.where(values < threshold, values, 255 - values).to(torch.uint8)
 
 
 def _grey(values: Tensor) -> Tensor:
