@@ -320,7 +320,7 @@ def test_wrong_length_in_npz(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("evaluate", "missing.npz"), "there is no file missing.npz"),
-        (("threshold", "FILE", "--target", "luck"), "expected one of known_acceptance"),
+        (("threshold", "FILE", "--target", "luck"), "--target is 'luck'; expected one of 'known_acceptance'"),
         (("threshold", "FILE", "--target", "known_acceptance=most"), "must read NAME=NUMBER"),
         (("threshold", "FILE", "--target", "cost", "--cost", "5"), "must read NAME=NUMBER"),
         (("threshold", "FILE", "--target", "cost", "--cost", "foo=1"), "--cost is 'foo'; expected one of 'unknown_acc"),

@@ -374,17 +374,16 @@ def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collecti
     found = {role: name for role, name in given.items() if role not in absent and name in columns}
     free = [name for name in labels if name not in found.values()]
 
-    def named(role: str, words: re.Pattern[str], *, but: str = "$^") -> list[str]:
+    def candidates(role: str, words: re.Pattern[str], *, but: str = "$^") -> list[str]:
         if role in found:
             return [found[role]] if found[role] in labels else []
         return [name for name in free if words.search(name.lower()) and not re.search(but, name.lower())]
 
-    def one_more(true: str, predicted: str) -> bool:
-        """As if the one label never predicted were the unknown one."""
+    def one_more(true: str, predicted: str) -> bool:  # the label that is never predicted may be the unknown one
         return len(labels[true] - labels[predicted]) == 1
 
-    trues = named("label_column", _TRUE, but=_PREDICTED.pattern)
-    predicteds = named("pred_column", _PREDICTED)
+    trues = candidates("label_column", _TRUE, but=_PREDICTED.pattern)
+    predicteds = candidates("pred_column", _PREDICTED)
     pairs = [
         pair
         for pair in product(trues or free, predicteds or free)

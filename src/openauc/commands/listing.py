@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.resources import files
 from typing import Annotated
 
 from typer import Argument
@@ -44,8 +43,7 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
         from openauc.methods import method_names
 
         for name in method_names():
-            spec = find_spec(f"openauc.methods.{name}")  # without importing it, and so torch
-            text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+            text = (files("openauc.methods") / f"{name}.py").read_text(encoding="utf-8")  # importing it needs torch
             yield name, _first_line(ast.get_docstring(ast.parse(text)))
     elif what == "scores":
         from openauc.features.scores.registry import SCORES

@@ -27,18 +27,13 @@ if TYPE_CHECKING:
     from openauc.features.classifier.tables import FeatureTable
 
 Precision = Literal["fp32", "bf16"]
+NEW_HELP = "For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file."
 _OUT = Path("predictions.csv")
 
 
 def predict(
     run: Annotated[str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or a training, or a protocol.")],
-    new: Annotated[
-        Path | None,
-        Argument(
-            metavar="[TABLE|IMAGES]",
-            help="For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file.",
-        ),
-    ] = None,
+    new: Annotated[Path | None, Argument(metavar="[TABLE|IMAGES]", help=NEW_HELP)] = None,
     out: Annotated[Path, Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
     fdr: Annotated[
         float | None, Option(help="For MODEL, no threshold: of those called unknown, about this share is known.")

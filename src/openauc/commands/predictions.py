@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from openauc._columns import ColumnNames, means_unknown
 from openauc._files import write_text
+from openauc._trial_files import THRESHOLD, VALIDATION
 from openauc._validation import UNKNOWN, Label, check_choice, read_label
 from openauc.commands.terminal import bounds_text, p_text, say, say_wrapped, show
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
+TARGET_HELP = "known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
+COST_HELP = "Of target cost, repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, unknown_share=X."
 Json = Annotated[str | None, Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")]
 Level = Annotated[float, Option(help="Level of the intervals.")]
 Seed = Annotated[int, Option(min=0, help="Seed of bootstrap and permutations.")]
@@ -148,22 +151,11 @@ def audit(
 @takes_columns
 def threshold(
     file: Annotated[Path, Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
-    target: Annotated[
-        str,
-        Option(
-            help="known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
-        ),
-    ] = "known_acceptance=0.95",
+    target: Annotated[str, Option(help=TARGET_HELP)] = "known_acceptance=0.95",
     confidence: Annotated[
         float | None, Option(help="Hold the share with this confidence over validation sets, not on average.")
     ] = None,
-    cost: Annotated[
-        list[str] | None,
-        Option(
-            help="For target cost, repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, "
-            "unknown_share=X."
-        ),
-    ] = None,
+    cost: Annotated[list[str] | None, Option(help=COST_HELP)] = None,
     json_out: Json = None,
     columns: ColumnOptions = ColumnOptions(),
 ) -> None:
@@ -171,12 +163,9 @@ def threshold(
 
     Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
     """
-    from openauc._trial_files import THRESHOLD, VALIDATION
-    from openauc.metrics.operating import TARGETS, choose_threshold
+    from openauc.metrics.operating import choose_threshold
 
     name, _, share = target.partition("=")
-    if name not in TARGETS:
-        raise ValueError(f"--target {target!r} is unknown; expected one of {', '.join(TARGETS)}.")
     if name in ("known_acceptance", "unknown_recall") and not share:
         raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
     run = file if file.is_dir() else None
@@ -185,8 +174,7 @@ def threshold(
             f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
             "samples that neither training nor test has seen, or name a file of such predictions."
         )
-    file = file if run is None else run / VALIDATION
-    predictions = columns.load(file)
+    predictions = columns.load(file if run is None else run / VALIDATION)
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]

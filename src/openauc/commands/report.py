@@ -18,18 +18,12 @@ from openauc.commands.terminal import say
 from openauc.features.classifier.tables import is_model
 
 REPORT = "report.html"
+SOURCES_HELP = "A store of `openauc run`; a model of `openauc fit`, and labelled tables to test it; or predictions."
 
 
 @takes_columns
 def report(
-    sources: Annotated[
-        list[Path],
-        Argument(
-            metavar="STORE|MODEL|FILE...",
-            help="A folder as `openauc run` leaves it; a model of `openauc fit`, and labelled tables to test it on; or "
-            "files of predictions.",
-        ),
-    ],
+    sources: Annotated[list[Path], Argument(metavar="STORE|MODEL|FILE...", help=SOURCES_HELP)],
     out: Annotated[
         Path | None, Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here.")
     ] = None,
