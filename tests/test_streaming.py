@@ -1,5 +1,6 @@
 """Accumulator: parts in any order and grouping, exact or in constant memory."""
 
+import io
 import itertools
 import pickle
 from collections.abc import Callable
@@ -326,63 +327,37 @@ def test_save_and_load(options: dict[str, Any], tmp_path: Path) -> None:
     assert loaded.merge(Accumulator.load(tmp_path / "empty.npz")).n_known == loaded.n_known
 
 
-def _truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-40])
+def saved(write: Callable[..., None], *array: Any, **arrays: Any) -> bytes:
+    content = io.BytesIO()
+    write(content, *array, **arrays)
+    return content.getvalue()
 
 
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 255
-    path.write_bytes(bytes(content))
+HEAD = '{"format": "openauc accumulator", "version": 2, "keys": [[]], "options": [{"exact": true}]}'
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda content: content[:-40],
+    "one byte": lambda content: content[:700] + bytes([content[700] ^ 255]) + content[701:],
+    "text": lambda content: b"no archive",
+    "empty": lambda content: b"",
+    "other arrays": lambda content: saved(np.savez, y_true=np.arange(3)),
+    "one array": lambda content: saved(np.save, np.arange(3)),
+    "another format": lambda content: saved(np.savez, head=np.array('{"format": "soup"}')),
+    "pickle": lambda content: pickle.dumps({"a": 1}),
+    "no counts": lambda content: saved(np.savez, head=np.array(HEAD), numbers=np.zeros(3, dtype=np.int64)),
+}
 
 
-def _text(path: Path) -> None:
-    path.write_text("no archive")
-
-
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _other(path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, y_true=np.arange(3))
-
-
-def _other_format(path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, head=np.array('{"format": "soup"}'))
-
-
-def _one_array(path: Path) -> None:
-    with path.open("wb") as file:
-        np.save(file, np.arange(3))
-
-
-def _pickled(path: Path) -> None:
-    path.write_bytes(pickle.dumps({"a": 1}))
-
-
-def _without_counts(path: Path) -> None:
-    head = '{"format": "openauc accumulator", "version": 2, "keys": [[]], "options": [{"exact": true}]}'
-    with path.open("wb") as file:
-        np.savez(file, head=np.array(head), numbers=np.zeros(3, dtype=np.int64))
-
-
-@pytest.mark.parametrize(
-    "damage", [_truncate, _flip, _text, _empty, _other, _other_format, _one_array, _pickled, _without_counts]
-)
-def test_damaged_files_are_named(damage: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_files_are_named(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "part.npz"
     accumulate([random_triple(300)], exact=False).save(path)
-    damage(path)
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
     with pytest.raises(ValueError, match=r"part\.npz cannot be read as an accumulator") as caught:
         Accumulator.load(path)
     assert "unsafely" not in str(caught.value)
 
 
 def test_files_of_another_version_are_refused(tmp_path: Path) -> None:
-    with (tmp_path / "part.npz").open("wb") as file:
-        np.savez(file, head=np.array('{"format": "openauc accumulator", "version": 7}'))
+    (tmp_path / "part.npz").write_bytes(saved(np.savez, head=np.array(HEAD.replace('"version": 2', '"version": 7'))))
     with pytest.raises(ValueError, match="version 7 of the format, this one reads 2"):
         Accumulator.load(tmp_path / "part.npz")

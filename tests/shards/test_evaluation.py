@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import openauc.shards.evaluation as module
 from openauc import Predictions, evaluate
-from openauc._columns import ColumnNames
+from openauc._columns import ColumnNames, write_columns
 from openauc.executors import Work, in_process, process_pool
 from openauc.metrics.registry import METRICS, PairMetric, RateMetric
 from openauc.shards import Plan, Shard, evaluate_shards, find_shards
@@ -136,9 +138,6 @@ def test_slices_of_two_columns_one_of_them_a_folder(tmp_path: Path) -> None:
 
 
 def test_slices_without_known_or_unknown_samples(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     table = {
         "y_true": [0, -1, 1, 1, -1],
         "y_pred": [0, 0, 1, 0, 0],
@@ -156,9 +155,6 @@ def test_slices_without_known_or_unknown_samples(tmp_path: Path) -> None:
 
 
 def test_slices_sort_as_numbers_and_a_missing_value_is_not_a_text(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     values = ["10", "-2", "1.5", "b", None, "(missing)", "2"]
     table = {"y_true": [0] * 7, "y_pred": [0] * 7, "open_score": [0.1] * 7, "bin": values}
     parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
@@ -187,9 +183,6 @@ def test_slices_whose_order_is_reversed_by_chance_do_not_warn(tmp_path: Path) ->
 
 @pytest.mark.parametrize("suffix", ["parquet", "npz"])
 def test_a_column_of_lists_is_not_a_column_of_slices(tmp_path: Path, suffix: str) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     columns = {**samples(9)._asdict(), "embedding": np.zeros((9, 2))}
     if suffix == "npz":
         np.savez(tmp_path / "a.npz", **columns)
@@ -226,8 +219,6 @@ def test_names_are_labels_whatever_a_shard_or_batch_lacks(
         (np.array(["0", "1", "0"]), np.array([0, 0, 0]), np.array([0.2, 0.5, 0.6])),
     ]
     for i, (y_true, y_pred, score) in enumerate(parts):
-        from openauc.predictions import write_columns
-
         write_columns(tmp_path / f"{i}.{suffix}", {"y_true": y_true, "y_pred": y_pred, "open_score": score})
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     found = evaluate_shards(find_shards(tmp_path), Plan(unknown_label="other"), level=None)
@@ -243,9 +234,6 @@ def test_names_read_by_number_are_the_same_names(tmp_path: Path) -> None:
 
 
 def test_a_missing_name_is_an_error_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     monkeypatch.setattr("openauc.shards.reading.BATCH_ROWS", 2)
     table = {"y_true": ["a", "-1", "a", None], "y_pred": ["a"] * 4, "open_score": [0.1, 0.2, 0.3, 0.4]}
     parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
@@ -254,9 +242,6 @@ def test_a_missing_name_is_an_error_with_its_place(tmp_path: Path, monkeypatch: 
 
 
 def test_logits_stand_for_prediction_and_score(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     logits = np.random.default_rng(0).normal(size=(30, 3))
     y_true = np.arange(30) % 4 - 1
     table = {"y_true": y_true, "logits": list(logits), "id": np.arange(30)}
@@ -311,9 +296,6 @@ def test_a_bad_shard_stops_the_run_or_is_skipped_and_counted(log: Path, how: str
 
 
 def test_a_page_whose_checksum_is_wrong_is_noticed(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     columns = samples(500)._asdict()
     options = {"write_page_checksum": True, "compression": "none", "use_dictionary": False}
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet", **options)
@@ -338,9 +320,6 @@ def test_nothing_but_empty_shards(tmp_path: Path) -> None:
 
 
 def test_empty_shards_need_the_right_columns_too(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     parquet.write_table(pyarrow.table({"label": pyarrow.array([], "int64")}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a.parquet has no columns 'y_true'"):
         evaluate_shards(find_shards(tmp_path))
