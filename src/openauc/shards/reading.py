@@ -84,16 +84,11 @@ class Plan:
     def predictions(self, columns: Columns, path: PathLike) -> Predictions:
         """The triple in the columns of a file; ``MissingColumns`` if they have other names."""
         label, pred, *_ = self.names
-        if {label, pred} <= set(columns) and columns[label].dtype.kind == "U" != columns[pred].dtype.kind:
-            columns = self._same_kind(columns)
+        differ = {label, pred} <= set(columns) and columns[label].dtype.kind == "U" != columns[pred].dtype.kind
+        # Of classes 0, 1 and "other", a batch of unknown samples alone has names as labels, numbers as predictions.
+        if differ and check.is_label(columns[label], self.unknown_label).all():
+            columns = {**columns, pred: check.as_text(check.as_labels("y_pred", columns[pred]))}
         return Predictions.from_columns(columns, self.names, path=path)
-
-    def _same_kind(self, columns: Columns) -> Columns:
-        """Of classes 0, 1 and "other", a batch of unknown samples alone has names as labels, numbers as predictions."""
-        if not check.is_label(columns[self.names.label_column], self.unknown_label).all():
-            return columns
-        pred = self.names.pred_column
-        return {**columns, pred: check.as_text(check.as_labels("y_pred", columns[pred]))}
 
     def accumulator(self) -> Accumulator:
         """An empty accumulator."""
@@ -153,9 +148,10 @@ def _named(columns: Columns, plan: Plan) -> Columns:
 def _slices(columns: Columns, name: str, shard: Shard) -> Codes:
     if name not in columns:
         return _of_folder(shard, name, columns)
-    if columns[name].ndim != 1:
+    column = columns[name]
+    if column.ndim != 1:
         raise _not_one_value(shard, name)
-    values, code = np.unique(columns[name], return_inverse=True)
+    values, code = np.unique(column, return_inverse=True)
     return Codes(_texts(values), code)
 
 

@@ -11,22 +11,22 @@ from openauc.metrics.rank_table import Counts
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, key_of_bits
 
 N_KINDS = 5
-"""Wrong, correct and unknown as in the ranking table; then wrong and unknown where the model itself says unknown."""
-
+"""Wrong, correct and unknown as in the rank table; then wrong and unknown ones that the model itself calls unknown."""
 WRONG_REJECTED, UNKNOWN_REJECTED = 3, 4
-_FEWEST_PENDING = 1 << 12
+MANTISSA_BITS = 10
+"""Bits of the mantissa that tell bins apart where no resolution is given."""
+_FEWEST_PENDING = 1 << 12  # rows that are not worth a sort of their own
 _HALF = 32  # bits of a pair for the predicted class
 _MASK = (1 << _HALF) - 1
-MANTISSA_BITS = 10
 _LARGEST = np.int64(2**63 - 1)
 
 
 def score_key(score: ArrayLike) -> Ints:
-    """Integer in the order of the float64: equal where scores are equal, smaller where they are smaller.
+    """Integer key of a float64: equal for equal scores, smaller for smaller ones.
 
-    The bits of a float, read as an integer, rise with its magnitude; those of negative numbers are turned around.
-    ``-0.0`` and ``0.0`` share the key 0, infinities have the outermost ones, and NaN, which has no rank, must not come.
-    float32 and float64 of the same value have the same key.
+    The bits of a float, read as an integer, rise with its magnitude; for negative numbers they are inverted. ``-0.0``
+    and ``0.0`` have the key 0, infinities the outermost keys; NaN has no rank and must not occur. A float32 has the key
+    of its float64.
 
     >>> score_key([-np.inf, -1.5, -0.0, 0.0, 5e-324, np.inf]).tolist()[2:5]
     [0, 0, 1]
@@ -60,7 +60,7 @@ class BinCounts(NamedTuple):
     counts: Counts
     """(bins, N_KINDS)"""
     low: Ints
-    """Smallest and largest key met in each."""
+    """Smallest and largest key in each bin."""
     high: Ints
 
     @property
@@ -75,25 +75,25 @@ class BinCounts(NamedTuple):
 
     @property
     def pure(self) -> NDArray[np.bool_]:
-        """Bins whose samples all have the same score: their ties are ties."""
+        """Whether all samples of a bin have the same score."""
         return np.asarray(self.low == self.high)
 
 
 class Rows(NamedTuple):
-    """Distinct (key or bin, what the sample is) in order, and how often each occurred."""
+    """Distinct pairs of (key or bin, class or kind), and how often each occurred."""
 
     key: Ints
-    """Key of the score; or number of its bin."""
+    """Key of the score, or number of its bin."""
     what: Ints
     """Position of the class and of the predicted class, both plus one, 32 bits each; or the kind of the sample."""
     times: Ints
     low: Ints | None
-    """Smallest and largest key of each row; None where rows are not bins."""
+    """Smallest and largest key of each row; None if rows are not bins."""
     high: Ints | None
 
     @classmethod
     def of(cls, key: Ints, what: Ints, shift: int) -> Rows:
-        """Rows of samples, each occurring once, not yet in order; bins drop the last ``shift`` bits of the key."""
+        """A row for each sample, not in order; bins drop the last ``shift`` bits of the key."""
         times = np.ones(len(key), dtype=np.int64)
         return cls(key >> shift, what, times, key, key) if shift else cls(key, what, times, None, None)
 
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def united(cls, parts: list[Rows]) -> Rows:
-        """All rows in order, equal ones added up."""
+        """All rows in order, with equal ones added up."""
         columns: list[Any] = [None if c[0] is None else np.concatenate(c) for c in zip(*parts, strict=True)]
         key, what, times, low, high = columns
         order = _order(key, what)
