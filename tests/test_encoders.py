@@ -312,7 +312,7 @@ def test_an_image_model_of_transformers(tmp_path, picture, make, expected):
 
 def test_timm_prepares_images_in_its_own_way(monkeypatch, picture):
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ImportError, match=r"need timm .*: pip install timm torchvision"):
+    with pytest.raises(ImportError, match=r"needs timm .*: pip install timm torchvision"):
         get_encoder("timm:resnet18")
 
     def create_model(name, *, pretrained, num_classes):
@@ -405,7 +405,7 @@ def test_names_kinds_and_devices_are_checked():
 )
 def test_what_is_missing_is_said(monkeypatch, name, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"need {package} .*pip install 'openauc\[encode\]'"):
+    with pytest.raises(ImportError, match=rf"needs {package} .*pip install 'openauc\[encode\]'"):
         get_encoder(name, "cpu")
 
 

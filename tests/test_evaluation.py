@@ -363,8 +363,8 @@ def test_plot_without_curves_says_so(result, pyplot):
 
 
 def test_plot_without_matplotlib(result, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"plot\(\) needs matplotlib: pip install 'openauc\[plot\]'"):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"plot\(\) needs matplotlib .*: pip install 'openauc\[plot\]'"):
         result.plot()
 
 

@@ -452,9 +452,9 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     TRIPLE.save(tmp_path / "p.parquet")
     before = (tmp_path / "p.parquet").read_bytes()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"need pyarrow: pip install 'openauc\[parquet\]', or use \.npz or \.csv"):
+    with pytest.raises(ImportError, match=r"needs pyarrow .*: pip install 'openauc\[parquet\]', or use \.npz or \.csv"):
         Predictions.load(tmp_path / "p.parquet")
-    with pytest.raises(ImportError, match="need pyarrow"):
+    with pytest.raises(ImportError, match="needs pyarrow"):
         TRIPLE.save(tmp_path / "p.parquet")
     assert os.listdir(tmp_path) == ["p.parquet"]
     assert (tmp_path / "p.parquet").read_bytes() == before

@@ -292,12 +292,8 @@ def arrow_columns(table: Any, path: PathLike) -> Columns:
 
 def import_pyarrow() -> tuple[Any, Any]:
     """``pyarrow`` and ``pyarrow.parquet``, or what to install."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError("Parquet files need pyarrow: pip install 'openauc[parquet]', or use .npz or .csv.") from None
-    return pyarrow, pyarrow.parquet
+    why = "a Parquet file", "'openauc[parquet]', or use .npz or .csv"
+    return check.import_extra("pyarrow", *why), check.import_extra("pyarrow.parquet", *why)
 
 
 _PREDICTED = re.compile(r"pred|hat\b|guess|output|arg_?max|assigned|decision")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -231,6 +232,14 @@ def named(names: Iterable[Any], most: int = 20) -> str:
     """Names in quotes, the first of many: 'a', 'b', 1 more; or none."""
     found = list(map(repr, names))
     return ", ".join([*found[:most], *([f"{len(found) - most} more"] if len(found) > most else [])]) or "none"
+
+
+def import_extra(module: str, what: str, install: str) -> Any:
+    """A module that is optional, or an error that says what needs it and what to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{what} needs {module.partition('.')[0]} ({error}): pip install {install}.") from error
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:

@@ -20,13 +20,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from itertools import cycle, islice
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
+from openauc._validation import import_extra
 from openauc.environment import cores, reuse_memory
 
 GRACE_SECONDS = 30.0
@@ -373,11 +373,7 @@ def _death(code: int, ready: bool) -> str:
 
 
 def _import_ray() -> Any:
-    """The package, which is optional."""
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise ImportError("running on a Ray cluster needs `pip install 'openauc[ray]'`.") from error
+    return import_extra("ray", "running on a Ray cluster", "'openauc[ray]'")
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openauc._validation import import_extra
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -52,11 +54,7 @@ def draw_curve(
 
 def new_axes() -> Axes:
     """Axes of a figure of their own."""
-    try:
-        import matplotlib
-        from matplotlib import pyplot
-    except ImportError:
-        raise ImportError("plot() needs matplotlib: pip install 'openauc[plot]'.") from None
-    with matplotlib.rc_context(LOOK):
+    pyplot = import_extra("matplotlib.pyplot", "plot()", "'openauc[plot]'")
+    with pyplot.rc_context(LOOK):
         axes: Axes = pyplot.subplots()[1]
     return axes

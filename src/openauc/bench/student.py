@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from openauc._validation import check_fraction
+from openauc._validation import check_fraction, import_extra
 from openauc.intervals import Interval
 
 MOST_FLIPPED = 15
@@ -60,8 +60,4 @@ def _standard_error(values: Sequence[float]) -> float:
 
 
 def _scipy_special() -> Any:
-    try:
-        from scipy import special
-    except ImportError as error:
-        raise ImportError("intervals and tests of a table need scipy: pip install 'openauc[sklearn]'.") from error
-    return special
+    return import_extra("scipy.special", "a table with intervals and tests", "'openauc[sklearn]'")

