@@ -13,14 +13,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc import constructions as build
 from openauc._validation import UNKNOWN, Label, json_ready
-from openauc.constructions import Change, Condition
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import Coded, DecisionCounts, RankedSamples, check_threshold, counts_at
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.rank_table import RankTable
-from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
+from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
 
 Answer = Literal["yes", "no", "not shown"]
 _ROUNDING = 1e-12  # of interpolated heights; a real fall of the OSCR curve is at least 1 / (2 N_k N_u)
@@ -49,6 +47,13 @@ _TABLE_ROWS: Mapping[str, str] = {
     "Acc * AUC": "acc_times_auc",
     "Acc + AUC": "acc_plus_auc",
 }
+
+
+class Condition(NamedTuple):
+    """Something a construction needs, with the numbers found, and whether it holds."""
+
+    sentence: str
+    holds: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +126,7 @@ class Audit:
         exchanges = [c for c in self.constructions if c.proposition == "Prop. 1"]
         accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), self.constructions[-1]
         at = permuting.threshold
-        broken = build.apply(coded, build.break_classifier(coded))
+        broken = _apply(coded, _break_classifier(coded))
         curve, broken_curve = (ranking.oscr_of(part.ranking.table) for part in (ranked, broken))
         over_thresholds = decision.sweep_of(ranked).values
         crossing = np.any((self.open_score <= at) != (permuting.open_score <= at))
@@ -204,24 +209,21 @@ def audit(
 
 def audit_ranked(ranked: RankedSamples, threshold: float | None = None) -> Audit:
     """The audit of samples that are ranked already."""
-    samples = ranked.samples
-    sweep = decision.sweep_of(ranked)
-    best_f = sweep.best("macro_f_score").threshold
-    at = best_f if threshold is None else threshold
-
-    made = [_construct(ranked, "I", "Prop. 1", at, build.exchange_with_wrong(ranked, at))]
-    ahead = None if made[0].complete and made[0].n_exchanges else build.complete_threshold(ranked)
+    samples, sweep = ranked.samples, decision.sweep_of(ranked)
+    at = sweep.best("macro_f_score").threshold if threshold is None else threshold
+    made = [_construct(ranked, "I", "Prop. 1", at, _exchange_with_wrong(ranked, at))]
+    ahead = None if made[0].complete and made[0].n_exchanges else _complete_threshold(ranked)
     if ahead is not None:
-        made.append(_construct(ranked, "I, complete", "Prop. 1", ahead, build.exchange_with_wrong(ranked, ahead)))
-    escape = build.escape_threshold(ranked, sweep, otherwise=best_f) if threshold is None else threshold
-    made.append(_construct(ranked, "II", "Prop. 2", escape, build.accept_in_pairs(ranked, escape)))
-    made.append(_construct(ranked, "III", "Prop. 3", at, build.exchange_among_known(ranked)))
+        made.append(_construct(ranked, "I, complete", "Prop. 1", ahead, _exchange_with_wrong(ranked, ahead)))
+    escape = _escape_threshold(ranked, sweep, otherwise=at) if threshold is None else threshold
+    made.append(_construct(ranked, "II", "Prop. 2", escape, _accept_in_pairs(ranked, escape)))
+    made.append(_construct(ranked, "III", "Prop. 3", at, _exchange_among_known(ranked)))
     sizes = samples.n_known, samples.n_unknown
     return Audit(samples.y_true, samples.y_pred, samples.score, samples.unknown_label, *sizes, tuple(made), ranked)
 
 
 def _construct(ranked: RankedSamples, name: str, proposition: str, threshold: float, change: Change) -> Construction:
-    new = build.apply(ranked.coded, change)
+    new = _apply(ranked.coded, change)
     before, after = _values(ranked, threshold), _values(new, threshold)
     found = (change.n_exchanges, change.complete, change.conditions, before, after)
     reaction, curve = _reaction(before["openauc"], after["openauc"], change), ranking.oscr_of(new.ranking.table)
@@ -284,3 +286,159 @@ def _keeps_value(value: float | None, over_thresholds: Floats | None) -> Verdict
     if low < high:
         return Verdict("no", low, high, "moves with the threshold")
     return Verdict("not shown", low, high, "has one value at every threshold of these samples")
+
+
+class Change(NamedTuple):
+    """New class positions and scores of all samples, and how they came about."""
+
+    pred: Ints
+    score: NDArray[Any]
+    n_exchanges: int = 0
+    complete: bool = True
+    conditions: tuple[Condition, ...] = ()
+    remark: str = ""
+
+
+def _apply(coded: Coded, change: Change) -> RankedSamples:
+    """The samples with other predictions and the same classes."""
+    samples = coded.samples
+    names = np.append(coded.classes, samples.unknown_label)  # position -1 is the last
+    new = read_samples(samples.y_true, names[change.pred], change.score, unknown_label=samples.unknown_label)
+    return RankedSamples(new, coded.classes.tolist())
+
+
+def _decide(ranked: RankedSamples, threshold: float) -> tuple[Ints, Ints, Ints]:
+    """Positions of the rejected unknown, rejected known and accepted misclassified samples, by rising score."""
+    by_score = ranked.ranking.order
+    kind, accepted = ranked.samples.kind[by_score], ranked.coded.accepted_at(threshold)[by_score]
+    unknown = kind == UNKNOWN_KIND
+    return by_score[unknown & ~accepted], by_score[~unknown & ~accepted], by_score[accepted & (kind == WRONG)]
+
+
+def _any_between(low: NDArray[Any], high: NDArray[Any], scores: NDArray[Any]) -> bool:
+    """Whether one of ``scores`` lies in some [low_i, high_i], low_i < high_i (a tie at an end costs half)."""
+    ascending = np.sort(scores)
+    inside = np.searchsorted(ascending, high, "right") - np.searchsorted(ascending, low, "left")
+    return bool(np.any((inside > 0) & (low < high)))
+
+
+def _exchange_with_wrong(ranked: RankedSamples, threshold: float) -> Change:
+    """Construction I: rejected unknown x1 and accepted misclassified known x2 trade decisions and scores.
+
+    Every known class keeps its TP, FP and FN. The highest x1 and the lowest x2 come first, to break the most pairs.
+    """
+    coded, (rejected, _, wrong) = ranked.coded, _decide(ranked, threshold)
+    n_rejected, n_wrong = len(rejected), len(wrong)
+    n = min(n_rejected, n_wrong)
+    x1, x2 = rejected[::-1][:n], wrong[:n]
+    pred, score = coded.pred.copy(), coded.samples.score.copy()
+    pred[x1] = coded.pred[x2]
+    pred[x2] = np.where(coded.pred[x1] < 0, -1, coded.pred[x2])  # a rejection by label moves along
+    score[x1], score[x2] = coded.samples.score[x2], coded.samples.score[x1]
+    correct = coded.samples.score[coded.samples.kind == CORRECT]
+    # x1 moves up only if its label, not its score, had it rejected.
+    strict = _any_between(score[x1], score[x2], correct) and not np.any(score[x1] > score[x2])
+    false_positives = n_wrong + coded.samples.n_unknown - n_rejected
+    conditions = (
+        Condition("an unknown sample is rejected", n_rejected > 0),
+        Condition(
+            f"the paper's sum_i FP_i >= TP_unknown ({false_positives} >= {n_rejected})", false_positives >= n_rejected
+        ),
+        Condition(
+            f"accepted misclassified known samples >= TP_unknown ({n_wrong} >= {n_rejected}), the number "
+            "needed, since FP_i also counts accepted unknown samples, which have nothing to exchange",
+            n_wrong >= n_rejected,
+        ),
+        Condition(
+            "a correct known sample lies between the scores of an exchanged pair, no unknown sample moves up", strict
+        ),
+    )
+    remark = f"The extra condition that makes Prop. 5 strict, the last one, {'holds' if strict else 'fails'}."
+    return Change(pred, score, n, n == n_rejected, conditions, remark)
+
+
+def _complete_threshold(ranked: RankedSamples) -> float | None:
+    """Lowest threshold (largest unknown TPR) at which construction I gets every unknown sample accepted."""
+    rejected = ranked.samples.n_unknown - np.asarray(ranked.counts.accepted_unknown)
+    wrong = np.subtract(ranked.counts.accepted_known, ranked.counts.correct)
+    possible = np.flatnonzero((rejected > 0) & (wrong >= rejected))
+    return float(ranked.ranking.threshold[possible[0]]) if len(possible) else None
+
+
+def _accept_in_pairs(ranked: RankedSamples, threshold: float) -> Change:
+    """Construction II: rejected unknown x1 is accepted as class y2 while known x2 of class y2 is set right.
+
+    First x2 are rejected known samples: AKS stays and AUS = TP / (TP + FP) rises to 1. Then x2 are accepted
+    misclassified samples: AKS rises. One unknown sample is left rejected, since AUS would be 0 / 0 without any.
+    """
+    coded, (rejected, rejected_known, wrong) = ranked.coded, _decide(ranked, threshold)
+    true_positive, false_positive, n_wrong = len(rejected), len(rejected_known), len(wrong)
+    missed = false_positive + n_wrong  # sum_i FN_i
+    pure = true_positive > false_positive
+    n = min(true_positive - 1, missed) if pure else 0
+    x1, x2 = rejected[::-1][:n], np.concatenate([rejected_known, wrong])[:n]
+    pred, score = coded.pred.copy(), coded.samples.score.copy()
+    pred[x1] = pred[x2] = coded.true[x2]
+    ceiling = score.dtype.type(threshold)
+    if ceiling > np.float64(threshold):  # rounded up to the scores' precision, it would still be rejected
+        ceiling = np.nextafter(ceiling, ceiling.dtype.type(-np.inf))
+    for x in (x1, x2):  # the smallest change of score that gets a sample accepted
+        score[x] = np.minimum(score[x], ceiling)
+    needed = max(true_positive - false_positive - 1, 0)
+    conditions = (
+        Condition(f"the paper's sum_i FN_i >= TP_unknown ({missed} >= {true_positive})", missed >= true_positive),
+        Condition(f"the paper's TP_unknown > FP_unknown ({true_positive} > {false_positive})", pure),
+        Condition(
+            f"accepted misclassified known samples for the steps that remain ({n_wrong} >= {needed})", n_wrong >= needed
+        ),
+        Condition(
+            f"TP_unknown >= 2 ({true_positive} >= 2), since one unknown sample has to stay rejected: "
+            "without any, AUS is 0 / 0 (the proposition needs the convention AUS := 1 there)",
+            true_positive >= 2,
+        ),
+    )
+    remark = (
+        "It gains from the known samples set right and loses from the unknown ones accepted; Prop. 6 bounds "
+        "the unknown TPR only at thresholds that reject known samples."
+    )
+    return Change(pred, score, n, pure and n == true_positive - 1, conditions, remark)
+
+
+def _escape_threshold(ranked: RankedSamples, sweep: decision.ThresholdSweep, *, otherwise: float) -> float:
+    """Threshold of the best normalized accuracy among those that meet the conditions of construction II."""
+    counts, samples = ranked.counts, ranked.samples
+    true_positive = samples.n_unknown - np.asarray(counts.accepted_unknown)
+    false_positive, missed = (samples.n_known - np.asarray(part) for part in (counts.accepted_known, counts.correct))
+    met = (missed >= true_positive) & (true_positive > false_positive) & (true_positive >= 2)
+    if not met.any():
+        return otherwise
+    nacc = np.where(met, sweep.values["normalized_accuracy"], -np.inf)
+    return float(sweep.threshold[np.argmax(nacc)])
+
+
+def _exchange_among_known(ranked: RankedSamples) -> Change:
+    """Construction III: misclassified known samples take the lowest known scores; Acc and AUC stay."""
+    samples = ranked.samples
+    score, kind = samples.score.copy(), samples.kind
+    known = ranked.ranking.order[ranked.ranking.kind != UNKNOWN_KIND]
+    low, high = np.split(known, [samples.n_known - samples.n_correct])
+    x1, x2 = low[kind[low] == CORRECT], high[kind[high] == WRONG]  # as many of one as of the other
+    apart = score[x1] < score[x2]
+    x1, x2 = x1[apart], x2[apart]
+    between = _any_between(score[x1], score[x2], score[kind == UNKNOWN_KIND])
+    table = ranked.ranking.table
+    acc, auc = float(ranking.accuracy_of(table)), float(ranking.auroc_of(table))
+    conditions = (
+        Condition(f"the paper's Acc != 1 and AUC != 1 ({acc:.6g}, {auc:.6g})", acc != 1 and auc != 1),
+        Condition("a misclassified known sample ranks above a correct one", len(x1) > 0),
+        Condition("an unknown sample lies between the scores of an exchanged pair", between),
+    )
+    remark = f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
+    score[x1], score[x2] = score[x2], score[x1]
+    return Change(ranked.coded.pred, score, len(x1), True, conditions, remark)
+
+
+def _break_classifier(coded: Coded) -> Change:
+    """Every correct known sample gets the label of the next class; all scores stay."""
+    following = (coded.pred + 1) % len(coded.classes)
+    return Change(np.where(coded.samples.kind == CORRECT, following, coded.pred), coded.samples.score)

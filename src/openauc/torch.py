@@ -52,7 +52,7 @@ def score_key(score: Tensor) -> Tensor:
 
 
 def _precision(device: torch.device) -> torch.dtype:
-    """Of the values: Apple's ``mps`` has no float64."""
+    """Type of the values; Apple's ``mps`` has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -66,7 +66,8 @@ def bin_index(key: Tensor) -> Tensor:
 
 def read_batch(y_true: Tensor, y_pred: Tensor, open_score: Tensor, unknown_label: int) -> tuple[Tensor, Tensor, Tensor]:
     """Key of the score, kind, and whether the sample counts at all; nothing is read from the device."""
-    for name, values in (("y_true", y_true), ("y_pred", y_pred), ("open_score", open_score)):
+    arrays: Any = {"y_true": y_true, "y_pred": y_pred, "open_score": open_score}
+    for name, values in arrays.items():
         floats = name == "open_score"
         found = values.dtype if isinstance(values, Tensor) else type(values).__name__
         if not isinstance(found, torch.dtype) or found.is_complex or found.is_floating_point != floats:
@@ -77,7 +78,7 @@ def read_batch(y_true: Tensor, y_pred: Tensor, open_score: Tensor, unknown_label
                 f"{name} has shape {tuple(values.shape)}; expected one value per sample, shape (N,). "
                 "A matrix of class scores is passed to a metric as logits=."
             )
-    check.check_same_length(y_true=y_true, y_pred=y_pred, open_score=open_score)  # type: ignore[arg-type]
+    check.check_same_length(**arrays)
     true, pred, score = y_true.detach().to(torch.int64), y_pred.detach().to(torch.int64), open_score.detach()
     unknown = true == unknown_label
     kind = torch.where(unknown, UNKNOWN_KIND, (true == pred).to(torch.int64)).to(torch.uint8)

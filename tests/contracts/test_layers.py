@@ -14,7 +14,7 @@ ROOT = Path(openauc.__file__).parent
 
 LAYERS = [
     *("_validation", "_files", "_trial_files", "_columns", "environment", "executors", "plotting", "predictions"),
-    *("intervals", "metrics", "comparison", "constructions", "audit", "evaluation", "verdict", "scoring"),
+    *("intervals", "metrics", "comparison", "audit", "evaluation", "verdict", "scoring"),
     *("streaming", "shards", "sql"),
     *("torch", "features", "recipe", "protocols", "losses", "models", "methods", "encoders", "training"),
     *("bench", "report", "commands", "cli", "__main__"),

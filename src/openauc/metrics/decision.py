@@ -261,7 +261,7 @@ class Best(NamedTuple):
     threshold: float
 
 
-def best_of(values: Floats, threshold: Floats) -> Best:
+def best_of(values: Floats, threshold: NDArray[Any]) -> Best:
     cut = int(np.argmax(values))
     return Best(float(values[cut]), float(threshold[cut]))
 

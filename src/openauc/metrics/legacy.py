@@ -20,7 +20,7 @@ from openauc import _validation as check
 from openauc._validation import UNKNOWN, Label, Vector
 from openauc.metrics.counts import RankedSamples, ratio
 from openauc.metrics.curve import Floats
-from openauc.metrics.decision import sweep_of
+from openauc.metrics.decision import best_of, sweep_of
 from openauc.metrics.rank_table import rank
 from openauc.metrics.ranking import auroc_of, fpr_at_tpr_of
 from openauc.metrics.registry import METRICS
@@ -58,9 +58,9 @@ def arpl_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_lab
 def arpl_tnr_at_tpr(
     y_true: Vector, y_pred: Vector, open_score: Vector, *, tpr: float = 0.95, unknown_label: Label = UNKNOWN
 ) -> float:
-    """ARPL's TNR, the share of unknown samples rejected where the share of known accepted is nearest ``tpr``.
+    """ARPL's TNR: share of unknown samples rejected where the share of known ones accepted is nearest ``tpr``.
 
-    The nearest share may be below ``tpr``. The first position that has it is taken; when it is 1, nothing is rejected:
+    Of several positions the first is taken. The nearest share may be below ``tpr``; when it is 1, nothing is rejected:
 
     >>> arpl_tnr_at_tpr([0, 1, 1, -1, -1], [0, 1, 0, 1, 0], [0.1, 0.6, 0.2, 0.5, 0.9])
     0.0
@@ -68,8 +68,7 @@ def arpl_tnr_at_tpr(
     check.check_fraction("tpr", tpr)
     samples = read_samples(y_true, y_pred, open_score, unknown_label=unknown_label)
     known, unknown = _removal_sweep(samples)
-    nearest = np.argmin(np.abs(known / samples.n_known - tpr))
-    return float(1.0 - unknown[nearest] / samples.n_unknown)
+    return float(1.0 - unknown[np.argmin(np.abs(known / samples.n_known - tpr))] / samples.n_unknown)
 
 
 def arpl_auin(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_label: Label = UNKNOWN) -> float:
@@ -98,7 +97,7 @@ def arpl_auout(y_true: Vector, y_pred: Vector, open_score: Vector, *, unknown_la
 
 
 def _removal_sweep(samples: Samples) -> tuple[Ints, Ints]:
-    """Known and unknown samples left after removing 0..N of them by falling score, on a tie known first."""
+    """Known and unknown samples that remain after removing 0..N of them by falling score; known ones first on a tie."""
     unknown = samples.kind == UNKNOWN_KIND
     order = np.lexsort((unknown, -samples.score))
     removed_unknown = np.concatenate([[0], np.cumsum(unknown[order])])
@@ -190,9 +189,8 @@ def openauc_code_f_scores(
     squashed = replace(samples, score=_float32_sigmoid(samples.score))
     sweep = sweep_of(RankedSamples(squashed, classes))
     cut = np.searchsorted(sweep.threshold, _GRID, side="right") - 1  # last distinct score not above t
-    pooled, averaged = (sweep.values[name][cut] for name in ("micro_f_score", "macro_f_score"))
-    best = [float(values.max()) for values in (pooled, averaged)]
-    return GridFScores(*best, *(float(_GRID[values.argmax()]) for values in (pooled, averaged)))
+    ma, mi = (best_of(sweep.values[name][cut], _GRID) for name in ("micro_f_score", "macro_f_score"))
+    return GridFScores(ma.value, mi.value, ma.threshold, mi.threshold)
 
 
 def _float32_sigmoid(score: NDArray[Any]) -> Floats:
@@ -223,7 +221,7 @@ def pytorch_ood_oscr(y_true: Vector, y_pred: Vector, open_score: Vector, *, unkn
 
 
 class Legacy(NamedTuple):
-    """A public code's metric and the exact one it stands for."""
+    """A metric of a public code, and the exact one."""
 
     function: Callable[..., float]  # of the triple and unknown_label
     source: str
