@@ -43,7 +43,7 @@ def drawn(protocol: Protocol, classes: int, samples: int, draw: int, data_root: 
         known_source=protocol.known_source,
         unknown_source=protocol.unknown_source,
         splits=(Split(tuple(every[:classes]), tuple(unknown)),),
-        image_size=protocol.image_size,
+        num_features=protocol.num_features,
         reference=protocol.reference,
         backbone=protocol.backbone,
     ).load(0, root=data_root)

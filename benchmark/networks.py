@@ -231,9 +231,9 @@ def train_folds(spec: TrialSpec, data: OpenSetData) -> tuple[list[Look], float]:
     looks, seconds, y = [], 0.0, data.train.labels
     for rows, rest in plans(y, spec.seed):
         fold = fold_data(data, rows, rest)
-        size = spec.network_recipe.image_size
+        sizes = {"image_size": spec.network_recipe.image_size, "num_features": get_protocol(spec.protocol).num_features}
         options = {"backbone": spec.backbone, "width": spec.width, "method_args": spec.method_args}
-        method = build_method(spec.method, fold.num_classes, image_size=size, seed=spec.seed, **options)
+        method = build_method(spec.method, fold.num_classes, **sizes, seed=spec.seed, **options)
         with tempfile.TemporaryDirectory() as place:
             history = train(method, fold, spec.network_recipe, out=Path(place), seed=spec.seed)
         seconds += sum(row["seconds"] for row in history)

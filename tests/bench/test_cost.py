@@ -45,7 +45,7 @@ def test_extra_passes_of_methods_are_in_it():
 def test_large_images_are_scaled_by_their_area():
     spec = narrow()
     large = replace(spec, recipe=replace(spec.recipe, image_size=128))
-    counted = cost._counted("softmax", (), "vgg32", 8, 128, 6)
+    counted = cost._counted("softmax", (), "vgg32", 8, (3, 128, 128), 6)
     assert flops_per_image(large) == pytest.approx(counted, rel=1e-3)
 
 

@@ -63,7 +63,7 @@ def test_training_part(name: str) -> None:
     data = load(name)
     if PROTOCOLS[name].of_embeddings:
         assert data.train.images.dtype == np.float32
-        assert data.train.images.shape[1:] == (PROTOCOLS[name].image_size,)
+        assert data.train.images.shape[1:] == (PROTOCOLS[name].num_features,)
     else:
         assert data.train.images.dtype == np.uint8
         assert data.train.images.shape[3] == 3
@@ -80,7 +80,8 @@ def test_test_part(name: str) -> None:
     assert set(data.test.labels.tolist()) == set(range(-1, data.num_classes))
     assert set(data.test.group[data.test.labels == -1].tolist()) == set(data.split.groups or ["unknown"])
     assert set(data.test.group[data.test.labels >= 0].tolist()) == {"known"}
-    assert isinstance(data.test.images, LazyImages) == (get_source(PROTOCOLS[name].known_source).image_size is None)
+    sizes_differ = get_source(PROTOCOLS[name].known_source).image_size is None and not PROTOCOLS[name].of_embeddings
+    assert isinstance(data.test.images, LazyImages) == sizes_differ
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,13 @@ def test_features_are_rectified_and_standardised_first():
 
 
 def test_it_is_made_by_name_for_the_length_of_an_embedding():
-    one, other = (make_backbone("mlp", width=8, image_size=5, generator=torch.Generator().manual_seed(0)) for _ in "ab")
+    one, other = (
+        make_backbone("mlp", width=8, num_features=5, generator=torch.Generator().manual_seed(0)) for _ in "ab"
+    )
     assert one.feature_dim == 8
     assert one.hidden.in_features == 5
     assert torch.equal(one.hidden.weight, other.hidden.weight)
     with pytest.raises(ValueError, match="width is 4096"):
-        make_backbone("mlp", width=4096, image_size=5)
+        make_backbone("mlp", width=4096, num_features=5)
+    with pytest.raises(ValueError, match=r"'mlp', .* num_features"):
+        make_backbone("mlp", width=8, image_size=5)

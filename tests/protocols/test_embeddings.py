@@ -41,7 +41,7 @@ def test_parts_come_from_the_root_from_beside_it_and_from_the_cache(root):
 def test_a_protocol_of_embeddings_has_vectors_for_images(root):
     split = Split(known=(1, 0), unknown=(2, 3))
     protocol = Protocol(
-        known_source=SOURCE, unknown_source=SOURCE, splits=(split,), image_size=3, reference="pets", backbone="mlp"
+        known_source=SOURCE, unknown_source=SOURCE, splits=(split,), num_features=3, reference="pets", backbone="mlp"
     )
     data = protocol.load(0, root=root)
     assert protocol.of_embeddings

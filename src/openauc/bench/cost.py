@@ -27,7 +27,7 @@ def training_flops(spec: TrialSpec) -> float:
     if spec.recipe is None:
         protocol = spec.open_protocol()
         classes = len(protocol.splits[spec.split].known)
-        return HEAD_PASSES * training_images(spec) * 4.0 * protocol.image_size * classes
+        return HEAD_PASSES * training_images(spec) * 4.0 * (protocol.num_features or 0) * classes
     return spec.recipe.epochs * training_images(spec) * flops_per_image(spec)
 
 
@@ -55,17 +55,22 @@ def flops_per_image(spec: TrialSpec) -> float:
     classes = len(protocol.splits[spec.split].known) - spec.pseudo_unknown
     size = spec.network_recipe.image_size
     side = size if protocol.of_embeddings else min(size, COUNTED_SIDE)
+    shape = (protocol.num_features,) if protocol.num_features else (3, side, side)
     options = tuple(sorted(spec.method_args.items()))
-    counted = _counted(spec.method, options, str(spec.backbone), spec.width, side, classes)
-    return counted * (size / side) ** 2
+    return _counted(spec.method, options, str(spec.backbone), spec.width, shape, classes) * (size / side) ** 2
 
 
 @lru_cache(maxsize=256)
 def _counted(
-    method: str, options: tuple[tuple[str, Scalar], ...], backbone: str, width: int | None, side: int, classes: int
+    method: str,
+    options: tuple[tuple[str, Scalar], ...],
+    backbone: str,
+    width: int | None,
+    shape: tuple[int, ...],
+    classes: int,
 ) -> float:
-    network = build_method(method, classes, image_size=side, backbone=backbone, width=width, method_args=dict(options))
-    shape = (side,) if backbone == "mlp" else (3, side, side)
+    sizes = {"image_size": shape[-1], "num_features": shape[0]}  # a network takes one of the two
+    network = build_method(method, classes, **sizes, backbone=backbone, width=width, method_args=dict(options))
     images, labels = torch.zeros(COUNTED_IMAGES, *shape), torch.arange(COUNTED_IMAGES) % 2
     optimizer = network.optimizer(Recipe())
     with FlopCounterMode(display=False) as counter:

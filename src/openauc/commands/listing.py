@@ -56,7 +56,8 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
     elif what == "protocols":
         for name, protocol in PROTOCOLS.items():
             known, unknown = (len(classes) for classes in protocol.splits[0][:2])
-            yield name, f"{known} + {unknown}", str(len(protocol.splits)), str(protocol.image_size), protocol.reference
+            side = str(protocol.num_features or protocol.image_size)
+            yield name, f"{known} + {unknown}", str(len(protocol.splits)), side, protocol.reference
     elif what == "recipes":
         for protocol_name, protocol in PROTOCOLS.items():
             for name, recipe in protocol.recipes.items():

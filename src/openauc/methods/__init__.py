@@ -150,6 +150,7 @@ def build_method(
     num_classes: int,
     *,
     image_size: int,
+    num_features: int | None = None,
     backbone: str | None = None,
     width: int | None = None,
     seed: int = 0,
@@ -173,6 +174,7 @@ def build_method(
         backbone or method_class.default_backbone(image_size),
         width=width,
         image_size=image_size,
+        num_features=num_features,
         generator=torch.Generator().manual_seed(int(drawn)),
     )
     rng = np.random.default_rng([seed, *b"method"])

@@ -113,6 +113,7 @@ def make_backbone(
     *,
     width: int | None = None,
     image_size: int = 32,
+    num_features: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Backbone:
     """Build the backbone called `name`, one of `BACKBONES`.
@@ -124,8 +125,9 @@ def make_backbone(
     width : int, optional
         Channels of the first layer; as published if left out. Pretrained networks have theirs already.
     image_size : int
-        Side of the images to come, for ``mlp`` the length of the embeddings. Our architectures for images take any
-        side; a pretrained network is tested with it.
+        Side of the images to come. Our architectures take any side; a pretrained network is tested with it.
+    num_features : int, optional
+        Length of the embeddings to come, for ``mlp``, which takes no images.
     generator : torch.Generator, optional
         Source of the initial weights; PyTorch's default generator if left out.
 
@@ -148,7 +150,9 @@ def make_backbone(
         raise ValueError(f"width is {width}; expected at most {WIDEST} channels of the first layer, 64 as published.")
     options: dict[str, Any] = {} if width is None else {"width": width}
     if ARCHITECTURES[name] is MLP:
-        options["in_features"] = image_size
+        if num_features is None:
+            raise ValueError("backbone is 'mlp', which takes embeddings; pass their length as num_features.")
+        options["in_features"] = num_features
     return ARCHITECTURES[name](**options, generator=generator)
 
 

@@ -158,8 +158,9 @@ class Protocol:
         Names in `SOURCES`, or sources. Unknown images come from the test part of `unknown_source` only.
     splits, reference
         The open-set problems, with class ids of the sources, and where they come from.
-    image_size
-        Side that models see, and to which images of varying size are resized on decoding.
+    image_size, num_features
+        Side of the images that models see, to which images of varying size are resized on decoding. A protocol of
+        embeddings has their length instead.
     sizes
         Sizes of the full official parts, one per split, or none; a source with more images is refused.
     images_per_class
@@ -186,7 +187,8 @@ class Protocol:
     known_source: str | Source
     unknown_source: str | Source
     splits: tuple[Split, ...]
-    image_size: int
+    image_size: int = 0
+    num_features: int | None = None
     reference: str
     sizes: tuple[Sizes, ...] = ()
     images_per_class: int = 100
@@ -203,9 +205,9 @@ class Protocol:
             raise ValueError(
                 f"there are {len(self.sizes)} sizes for {len(self.splits)} splits; pass one each, or none."
             )
-        if self.image_size < 1:
+        if not self.of_embeddings and self.image_size < 1:
             raise ValueError(f"image_size is {self.image_size}; expected a side in pixels.")
-        if not self.recipes:
+        if not self.of_embeddings and not self.recipes:
             object.__setattr__(self, "recipes", published_recipes(self.image_size))
         if self.default_recipe is not None:
             check_choice("default_recipe", self.default_recipe, self.recipes)
@@ -241,7 +243,7 @@ class Protocol:
     @property
     def of_embeddings(self) -> bool:
         """Whether a sample is a vector instead of an image."""
-        return self.backbone == "mlp"
+        return self.num_features is not None
 
     def duplicate_splits(self) -> tuple[tuple[int, int], ...]:
         """Return the pairs of splits with the same set of known classes, hence not independent."""

@@ -55,11 +55,7 @@ class EmbeddingSource:
     width: int
     test: tuple[str, ...] = ("test",)
     outside: str | None = None
-
-    @property
-    def image_size(self) -> int:
-        """The width: what an image's side is to a network, the number of features is here."""
-        return self.width
+    image_size = None
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:
         """Return the sorted labels, or, if labels are numbers, all numbers up to the largest."""
@@ -132,10 +128,11 @@ class PixelSource:
     """The grey values of the images of `source`, a name in `SOURCES` with images of one size, as features in [0, 1]."""
 
     source: str
+    image_size = None
 
     @property
-    def image_size(self) -> int:
-        """The number of pixels."""
+    def width(self) -> int:
+        """Number d of features, one for each pixel."""
         return (get_source(self.source).image_size or 0) ** 2
 
     def class_names(self, *, root: Path | None) -> tuple[str, ...]:

@@ -70,12 +70,13 @@ def _fine_grained(source: str, images_per_class: int, **plus: Any) -> Protocol:
     )
 
 
-def _on_features(source: Source, splits: Sequence[Split], reference: str, unknown: Source | None = None) -> Protocol:
+def _on_features(
+    source: EmbeddingSource | PixelSource, splits: Sequence[Split], reference: str, unknown: Source | None = None
+) -> Protocol:
     """A protocol of embeddings, and a small network on them for the methods that train one.
 
     Its learning rate was chosen among 0.001, 0.003 and 0.01 on held-out classes of two splits of the digits.
     """
-    width = source.image_size or 0
     head = Recipe(
         epochs=30,
         batch_size=128,
@@ -84,13 +85,13 @@ def _on_features(source: Source, splits: Sequence[Split], reference: str, unknow
         schedule="cosine_restarts",
         milestones=(),
         augmentation="none",
-        image_size=width,
+        image_size=source.width,  # unused; the ids of trials hold it
     )
     return Protocol(
         known_source=source,
         unknown_source=unknown or source,
         splits=tuple(splits),
-        image_size=width,
+        num_features=source.width,
         recipes={"head": head},
         default_recipe="head",
         because="a head on frozen features trains in seconds",

@@ -269,11 +269,8 @@ def transform(images: Tensor, recipe: Recipe, generator: torch.Generator | None 
         Float images (B, 3, image_size, image_size), with the channels innermost in memory.
     """
     if images.ndim == 2:
-        if images.shape[1] != recipe.image_size or recipe.augmentation != "none":
-            raise ValueError(
-                f"features of width {images.shape[1]} came with a recipe for {recipe.image_size} and augmentation "
-                f"{recipe.augmentation!r}; set image_size to the width and augmentation to 'none'."
-            )
+        if recipe.augmentation != "none":
+            raise ValueError(f"augmentation is {recipe.augmentation!r}, but these are embeddings; set it to 'none'.")
         return images
     if images.dtype != torch.uint8:
         raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")

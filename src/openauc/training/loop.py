@@ -208,7 +208,7 @@ class _Run:
             "method_class": type(method).__name__,
             "recipe": recipe.to_dict(),
             "seed": seed,
-            "train_images": len(self.labels),
+            "n_train": len(self.labels),
             "processes": self.processes,
         }
 

@@ -165,7 +165,7 @@ def embed_images(
     check_choice("precision", precision, ("fp32", "bf16"))
     if len(images) == 0:
         raise ValueError("there is no image to predict; ask for a validation slice when loading the data.")
-    values = recipe.image_size ** (len(images.shape) // 2)  # of one image, or of one vector
+    values = recipe.image_size**2 if len(images.shape) == 4 else images.shape[1]  # of one sample
     size = _batch_size(_device(method), values) if batch_size is None else batch_size
     if size < 1:
         raise ValueError(f"batch_size is {size}; pass a positive number of images.")

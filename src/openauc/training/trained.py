@@ -19,7 +19,7 @@ from openauc.methods import build_method, load_method
 from openauc.methods.base import Method
 from openauc.metrics.operating import decide
 from openauc.models import load_weights
-from openauc.protocols import OpenSetData
+from openauc.protocols import PROTOCOLS, OpenSetData
 from openauc.protocols.base import Part
 from openauc.protocols.sources import LazyImages, image_files
 from openauc.training.checkpoint import read_about
@@ -156,10 +156,12 @@ class Network:
 
     def _built(self, num_classes: int) -> Method:
         spec = self.spec
+        named = PROTOCOLS.get(spec.protocol)  # one of a file has images
         return build_method(
             spec.method,
             num_classes,
             image_size=spec.network_recipe.image_size,
+            num_features=named.num_features if named else None,
             backbone=spec.backbone,
             width=spec.width,
             seed=spec.seed,
