@@ -367,9 +367,8 @@ def _stop(processes: list[ForkServerProcess]) -> None:
 def _death(code: int, ready: bool) -> str:
     how = f"exit code {code}" if code >= 0 else f"signal {-code}, {signal.Signals(-code).name}"
     hint = " Systems do this to a process when memory runs out; use fewer jobs." if code == -signal.SIGKILL else ""
-    if ready:
-        return f"the worker process died ({how}); what others did is kept, and this can be tried again.{hint}"
-    return f"the worker process died at its start ({how}); this can be tried again.{hint}"
+    when, kept = ("", "what others did is kept, and ") if ready else (" at its start", "")
+    return f"the worker process died{when} ({how}); {kept}this can be tried again.{hint}"
 
 
 def _import_ray() -> Any:

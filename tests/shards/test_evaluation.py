@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 import openauc.shards.evaluation as module
-from openauc import Predictions, evaluate
+from openauc import Metric, Predictions, evaluate
 from openauc._columns import ColumnNames, write_columns
 from openauc.executors import Work, in_process, process_pool
 from openauc.metrics.registry import METRICS, PairMetric, RateMetric
@@ -311,6 +311,14 @@ def test_nothing_but_bad_shards(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"none of the 1 shards could be read; the first: \S+a.npz is not a readable"):
         evaluate_shards(find_shards(tmp_path), skip_bad=True)
+
+
+def test_a_metric_that_cannot_be_had_is_refused_before_reading(log: Path) -> None:
+    read: list[str] = []
+    metrics = {"lowest": Metric(function=lambda y_true, y_pred, score: float(score.min()))}
+    with pytest.raises(ValueError, match=r"lowest.*exact=True"):
+        evaluate_shards(find_shards(log), Plan(exact=False), metrics=metrics, execute=counted(read))
+    assert read == []
 
 
 def test_nothing_but_empty_shards(tmp_path: Path) -> None:

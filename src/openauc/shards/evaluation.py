@@ -101,6 +101,7 @@ def evaluate_shards(
         plan = replace(plan, exact=sum(shard.size for shard in shards) <= EXACT_BYTES)
     if not (plan.exact or plan.per_class):
         metrics = {name: metric for name, metric in metrics.items() if not metric.by_class}
+    plan.accumulator().possible(metrics)  # raises before shards are read for nothing
     folder = WorkFolder(work, plan, shards)
     skipped = _count(shards, plan, folder, execute, skip_bad, on_progress or (lambda done, total: None))
     total, slices = _merge([shard for shard in shards if shard.path not in skipped], plan, folder)
