@@ -163,7 +163,11 @@ def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
                 "mean": cells[label].mean,
                 "interval": cells[label].interval,
                 "paper": paper.mean if (paper := cells[label].paper) else None,
-                "trials": [dot for trial in _of(members, column) if (dot := _dot(trial, column, metric))],
+                "trials": [
+                    {"value": found[0], "interval": found[1], "split": trial.spec.split, "seed": trial.spec.seed}
+                    for trial in _of(members, column)
+                    if (found := _measured(trial, metric, column.group))
+                ],
             }
             for label, members in rows.items()
             if not cells[label].is_empty
@@ -177,21 +181,15 @@ def _of(members: Iterable[Scored], column: Column) -> list[Scored]:
     return sorted(chosen, key=lambda trial: (trial.spec.split, trial.spec.seed))
 
 
-def _dot(trial: Scored, column: Column, metric: str) -> dict[str, Any] | None:
-    """A trial with its value, or None where the value is not a finite number."""
-    if trial.finished is None:
+def _measured(trial: Scored, metric: str, group: str | None = None) -> tuple[float, tuple[float, float] | None] | None:
+    """A metric of a trial with its interval, if there is one; None where the metric is not a finite number."""
+    if (result := trial.finished) is None:
         return None
-    whole = column.group is None
-    value = (trial.finished.metrics if whole else trial.finished.groups.get(column.group or "", {})).get(metric)
-    if not _is_number(value):
+    value = (result.metrics if group is None else result.groups.get(group, {})).get(metric)
+    bounds = result.intervals.get(metric) if group is None else None
+    if value is None or not _is_number(value):
         return None
-    bounds = _bounds(trial.finished, metric) if whole else None
-    return {"value": value, "interval": bounds, "split": trial.spec.split, "seed": trial.spec.seed}
-
-
-def _bounds(result: TrialResult, metric: str) -> tuple[float, float] | None:
-    bounds = result.intervals.get(metric)
-    return bounds if bounds is not None and all(map(_is_number, bounds)) else None
+    return value, bounds if bounds is not None and all(map(_is_number, bounds)) else None
 
 
 def _histories(store: Store, rows: Rows) -> tuple[list[dict[str, Any]], list[str]]:
@@ -242,12 +240,12 @@ def _sensitivity(summary: Summary, rows: Rows) -> list[dict[str, Any]]:
         first = rows[row.label][0]
         if "lam" not in first.spec.method_args:
             continue
-        others = tuple(sorted((k, v) for k, v in first.settings.items() if k != "method_args.lam"))
+        lam = float(first.spec.method_args["lam"] or 0)
+        others = sorted((k, v) for k, v in first.settings.items() if k != "method_args.lam")
         for column, cell in zip(summary.columns, row.cells, strict=True):
             if cell.mean is not None and column != MEAN:
-                lam = float(first.spec.method_args["lam"] or 0)
-                key = (column.label, row.method, *others)
-                series.setdefault(key, []).append({"lam": lam, "mean": cell.mean, "interval": cell.interval})
+                points = series.setdefault((column.label, row.method, *others), [])
+                points.append({"lam": lam, "mean": cell.mean, "interval": cell.interval})
     return [
         {"title": f"{key[1]} on {key[0]}", "points": sorted(points, key=lambda point: point["lam"])}
         for key, points in series.items()
@@ -264,7 +262,7 @@ def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) 
                 continue
             members = _of(rows[row.label], column)
             environments = [trial.finished.environment for trial in members if trial.finished]
-            told = (" · ".join(f"{key} {value}" for key, value in facts.items()) for facts in environments if facts)
+            lines = (" · ".join(f"{key} {value}" for key, value in facts.items()) for facts in environments if facts)
             found.append(
                 {
                     "row": row.label,
@@ -272,7 +270,7 @@ def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) 
                     "settings": cell.settings,
                     "finished": len(environments),
                     "trials": [_made(trial, store, page, metric) for trial in members],
-                    "environments": list(dict.fromkeys(told)),
+                    "environments": list(dict.fromkeys(lines)),
                 }
             )
     return found
@@ -280,11 +278,12 @@ def _cells(summary: Summary, rows: Rows, store: Store, page: Path, metric: str) 
 
 def _made(trial: Scored, store: Store, page: Path, metric: str) -> dict[str, Any]:
     """What came of a trial, and where its predictions are."""
-    result, state, link = trial.result, "no result", None
-    if result is not None:
-        state = "failed" if result.error is not None else "no number"
-        if result.error is None and _is_number(result.metrics.get(metric)):
-            state = _with_interval(result.metrics[metric], _bounds(result, metric))
-        if (file := store.predictions(result)) is not None:
-            link = quote(Path(os.path.relpath(file, page)).as_posix())
-    return {"spec": trial.spec, "state": state, "seconds": result.seconds if result else 0.0, "link": link}
+    result, measured = trial.result, _measured(trial, metric)
+    state = "no result" if result is None else "failed" if result.error is not None else "no number"
+    file = store.predictions(result) if result else None
+    return {
+        "spec": trial.spec,
+        "state": _with_interval(*measured) if measured else state,
+        "seconds": result.seconds if result else 0.0,
+        "link": quote(Path(os.path.relpath(file, page)).as_posix()) if file else None,
+    }
