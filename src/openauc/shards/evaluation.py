@@ -1,4 +1,4 @@
-"""evaluate_shards(): every metric of predictions that lie in many files, or in files larger than memory."""
+"""evaluate_shards(): every metric of predictions in many files, or in files larger than memory."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from openauc.shards.reading import Plan, Slice
 from openauc.streaming import Accumulator
 
 EXACT_BYTES = 1 << 28
-"""Up to this size of all files together every distinct score is kept, as ``evaluate`` does."""
+"""Up to this total size of the files, every distinct score is kept, and the result is that of ``evaluate``."""
 
 OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ShardedEvaluation:
-    """What ``evaluate_shards`` found."""
+    """Result of ``evaluate_shards``."""
 
     evaluation: Evaluation
-    """Of all samples."""
+    """The evaluation of all samples."""
     bounds: Mapping[str, tuple[float, float]]
-    """Certified bounds of those of its values that are not exact."""
+    """Certified bounds of its values that are not exact."""
     n_shards: int
     skipped: Mapping[str, str]
     """Shards that were left out, and why."""
     by: tuple[str, ...] = ()
     slices: Mapping[Slice, Evaluation] = field(default_factory=dict)
-    """Of each slice, in order; without known or unknown samples it lacks the metrics that need them."""
+    """The evaluation of each slice, in order, without the metrics that its samples do not allow."""
     slice_bounds: Mapping[Slice, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
 
     def to_dict(self, *, curves: bool = False) -> dict[str, Any]:
-        """JSON-ready: the evaluation, and what is said above under the names it has here."""
+        """JSON-ready: the evaluation, and the other fields under their names."""
         result = self.evaluation.to_dict(curves=curves)
         result |= {"bounds": _lists(self.bounds), "n_shards": self.n_shards, "skipped": dict(self.skipped)}
         if self.by:
@@ -80,21 +80,21 @@ def evaluate_shards(
     Parameters
     ----------
     shards
-        What ``find_shards`` found.
+        The files, as ``find_shards`` returns them.
     plan
         Columns, slices, unknown label.
     metrics, level, rng, n_replicates
         As ``evaluate`` takes them. Slices have the metrics whose interval is a formula (OpenAUC, AUROC, accuracy), at
-        a level with Bonferroni's correction: 1 - (1 - level) / slices, so that those of one metric hold together.
+        the level 1 - (1 - level) / slices (Bonferroni), so that all intervals of one metric hold together.
     execute
         Where to read: ``in_process``, ``process_pool(4, threads=1)`` or ``ray_cluster()`` of ``openauc.executors``.
     work
-        Folder of the counts of finished shards, which are not counted again; None for a temporary one, which is found
-        again if this process is killed and the same shards are evaluated.
+        Folder of the counts of finished shards, which are not counted again. None for a temporary one, which is used
+        again if this process is killed and the same shards are then evaluated.
     skip_bad
-        Leave out shards that cannot be read, and say so in the result, instead of stopping at the first.
+        Leave out shards that cannot be read, and name them in the result, instead of stopping at the first.
     on_progress
-        Hears how many bytes are done, of how many.
+        Called with the number of bytes done and the number of all bytes.
     """
     plan = plan or Plan()
     if plan.exact is None:
@@ -121,7 +121,7 @@ def evaluate_shards(
 def _count(
     shards: Sequence[Shard], plan: Plan, folder: WorkFolder, execute: Execute, skip_bad: bool, on_progress: OnProgress
 ) -> dict[str, str]:
-    """Write the counts of the shards that have none; return those that could not be read, and why."""
+    """Write the counts of the shards that have none; return the shards that could not be read, and why."""
     total = sum(shard.size for shard in shards)
     left = {shard.path: shard for shard in shards if not folder.file(shard).exists()}
     skipped: dict[str, str] = {}
@@ -131,7 +131,7 @@ def _count(
 
     report()
     for outcome in execute(Counting(plan, report if execute is in_process else None), list(left.values())):
-        if left.pop(outcome.shard.path, None) is None:  # delivered before
+        if left.pop(outcome.shard.path, None) is None:  # it arrived before
             continue
         if not outcome.error:
             folder.write(outcome.shard, outcome.result)
@@ -178,7 +178,7 @@ def _counts(shard: Shard, plan: Plan, folder: WorkFolder) -> Mapping[Slice, Accu
 
 
 def _check_kinds(labels: dict[str, Shard], label: Label, shard: Shard) -> None:
-    """Take note of the kind of a shard's labels; there may be one."""
+    """Raise if the labels of a shard are of another kind than those of the shards before."""
     labels.setdefault("names" if isinstance(label, str) else "integers", shard)
     if len(labels) > 1:
         (before, other), (kind, _) = labels.items()
