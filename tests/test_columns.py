@@ -78,27 +78,27 @@ def test_broken_csv(tmp_path, text, message):
 
 def test_csv_line_numbers_are_those_of_the_file(tmp_path):
     (tmp_path / "p.csv").write_text("y_true,y_pred,open_score\n\n0,0,1\n\n0,0\n")
-    with pytest.raises(ValueError, match="line 5 has 2 values"):
+    with pytest.raises(ValueError, match=r"line 5 .*2 "):
         Predictions.load(tmp_path / "p.csv")
 
 
 @pytest.mark.parametrize("score", ["high", "0.5s"])
 def test_csv_score_that_is_no_number(tmp_path, score):
     (tmp_path / "p.csv").write_text(f"y_true,y_pred,open_score\n0,0,{score}\n")
-    with pytest.raises(ValueError, match=f"line 2: column 'open_score' holds '{score}', which is not a number"):
+    with pytest.raises(ValueError, match=f"line 2: .*'open_score' .*'{score}'"):
         Predictions.load(tmp_path / "p.csv")
 
 
 @pytest.mark.parametrize("content", [b"y_true\n\xff\xfe\n", b"y_true\n" + b'"' + b"x" * 200_000 + b'"\n'])
 def test_unreadable_csv(tmp_path, content):
     (tmp_path / "p.csv").write_bytes(content)
-    with pytest.raises(ValueError, match=r"p\.csv is not a readable CSV file in UTF-8"):
+    with pytest.raises(ValueError, match=r"p\.csv .*UTF-8"):
         Predictions.load(tmp_path / "p.csv")
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_other_separators_are_read_and_said(tmp_path, delimiter):
-    with pytest.warns(UserWarning, match=re.escape(f"p.csv: read as separated by {delimiter!r}")):
+    with pytest.warns(UserWarning, match=re.escape(repr(delimiter))):
         p = load(tmp_path, f"{HEADER}0,0,0.5\n-1,1,2.5\n".replace(",", delimiter))
     assert [column.tolist() for column in p] == [[0, -1], [0, 1], [0.5, 2.5]]
 
@@ -106,8 +106,8 @@ def test_other_separators_are_read_and_said(tmp_path, delimiter):
 def test_decimal_commas_are_read_and_said(tmp_path):
     text = "y_true;y_pred;open_score\n0;0;0,5\n-1;1;-2,5e1\n1;1;3\n"
     with (
-        pytest.warns(UserWarning, match="separated by ';'"),
-        pytest.warns(UserWarning, match="column 'open_score' is read with decimal commas"),
+        pytest.warns(UserWarning, match="';'"),
+        pytest.warns(UserWarning, match=r"'open_score' .*decimal commas"),
     ):
         p = load(tmp_path, text)
     assert p.open_score.tolist() == [0.5, -25.0, 3.0]
@@ -165,7 +165,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 
 def test_a_header_alone_holds_no_sample(tmp_path):
     assert [len(column) for column in load(tmp_path, HEADER)] == [0, 0, 0]
-    with pytest.raises(ValueError, match="no known sample, nor any other: y_true is empty"):
+    with pytest.raises(ValueError, match="y_true is empty"):
         openauc_score(*load(tmp_path, HEADER))
 
 
@@ -182,10 +182,10 @@ def test_text_among_scores_is_shown_with_its_line(tmp_path, blank):
 
 def test_text_among_scores_of_other_formats_is_shown_with_its_sample(tmp_path):
     pq.write_table(pa.table({"y_true": [0, -1], "y_pred": [0, 0], "open_score": ["1", "x"]}), tmp_path / "p.parquet")
-    with pytest.raises(ValueError, match="sample 1: column 'open_score' holds 'x', which is not a number"):
+    with pytest.raises(ValueError, match=r"sample 1: .*'open_score' .*'x'"):
         Predictions.load(tmp_path / "p.parquet")
     np.savez(tmp_path / "p.npz", y_true=[0, -1], y_pred=[0, 0], open_score=["high", "1"])
-    with pytest.raises(ValueError, match="sample 0: column 'open_score' holds 'high'"):
+    with pytest.raises(ValueError, match=r"sample 0: .*'open_score' .*'high'"):
         Predictions.load(tmp_path / "p.npz")
 
 
@@ -195,7 +195,7 @@ def test_binary_labels_of_parquet_are_text(tmp_path):
     assert Predictions.load(tmp_path / "p.parquet").y_pred.tolist() == ["cat", "dog"]
     labels["y_true"][1] = b"\xff"
     pq.write_table(pa.table({**labels, "open_score": [0.0, 1.0]}), tmp_path / "p.parquet")
-    with pytest.raises(ValueError, match=r"y_true holds the bytes .*.*UTF-8"):
+    with pytest.raises(ValueError, match=r"y_true .*\\xff.*UTF-8"):
         Predictions.load(tmp_path / "p.parquet")
 
 
@@ -226,7 +226,7 @@ def test_a_csv_is_a_mapping(tmp_path):
     assert "c" not in columns
     with pytest.raises(KeyError):
         columns["c"]
-    with pytest.raises(ValueError, match="line 2: column 'b' is empty"):
+    with pytest.raises(ValueError, match=r"line 2: .*'b'"):
         columns["b"]
 
 
@@ -357,9 +357,9 @@ def test_names_of_files_need_not_be_utf8(tmp_path, suffix):
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(ValueError, match=r"/log' has no suffix, and there is no such folder; expected a file"):
+    with pytest.raises(ValueError, match=r"/log' .*no such folder; .*\.npz, \.csv, \.parquet"):
         read_columns(tmp_path / "log")
-    with pytest.raises(ValueError, match=r"' is a folder; expected a file"):
+    with pytest.raises(ValueError, match=r"' is a folder; .*\.npz, \.csv, \.parquet"):
         read_columns(tmp_path)
 
 

@@ -63,7 +63,7 @@ def test_failure_of_the_last_step_keeps_the_old_file(tmp_path, monkeypatch):
 
 
 def test_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"folder .*nowhere does not exist; create it first"):
+    with pytest.raises(FileNotFoundError, match=r"/a\.txt: .*/nowhere .*create it"):
         write_text(tmp_path / "nowhere" / "a.txt", "text")
 
 
@@ -85,9 +85,9 @@ def test_text_is_utf8(tmp_path):
 
 def test_json_may_be_nested_a_little():
     assert parse_json(b'{"a": [[{"b": null}]]}') == {"a": [[{"b": None}]]}
-    with pytest.raises(ValueError, match="nested too deeply"):
+    with pytest.raises(ValueError, match="nested"):
         parse_json("[" * 100_000)
-    with pytest.raises(ValueError, match="Expecting"):
+    with pytest.raises(ValueError, match="column 2"):
         parse_json("{")
 
 
@@ -132,7 +132,7 @@ def test_an_open_descriptor_keeps_its_position(tmp_path):
 
 def test_a_full_disk_names_the_file():
     for path in ("/dev/full", Path("/dev/full")):
-        with pytest.raises(OSError, match="No space left on device: '/dev/full'") as caught:
+        with pytest.raises(OSError, match="/dev/full") as caught:
             write_text(path, "text")
         assert caught.value.errno == errno.ENOSPC
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
@@ -144,7 +144,7 @@ def test_a_file_that_may_not_be_that_large_is_named(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        with pytest.raises(OSError, match=r"File too large: '.*a\.txt'"):
+        with pytest.raises(OSError, match=r"'.*a\.txt'"):
             write_text(tmp_path / "a.txt", "text" * 1000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -157,7 +157,7 @@ def test_a_folder_without_permission_names_the_file(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     monkeypatch.setattr(os, "open", refuse)  # root may write anywhere
-    with pytest.raises(PermissionError, match=r"Permission denied: '[^']*/a\.txt'"):
+    with pytest.raises(PermissionError, match=r"'[^']*/a\.txt'"):
         write_text(tmp_path / "a.txt", "text")
 
 
@@ -166,12 +166,12 @@ def test_errors_of_other_files_keep_their_name(tmp_path):
         with atomic_write(tmp_path / "a.txt") as file:
             file.write((tmp_path / "missing").read_bytes())
 
-    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*missing'"):
+    with pytest.raises(FileNotFoundError, match=r"'.*missing'"):
         copy()
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(IsADirectoryError, match=r"it is a folder; name a file in it"):
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
         write_text(tmp_path, "text")
 
 

@@ -45,11 +45,11 @@ def test_of_reads_lists_numpy_pandas_and_torch(triple):
 @pytest.mark.parametrize(
     ("triple", "error", "message"),
     [
-        (([0, 1], [0], [0.0, 1.0]), ValueError, "y_pred has 1 entries but y_true has 2"),
-        (([0, 1], [0, 1], [0.0]), ValueError, "open_score has 1 entries"),
-        (([0, 1], [0, 1], [0.0, np.nan]), ValueError, "open_score is NaN for sample 1"),
-        (([0, 1], ["a", "b"], [0.0, 1.0]), TypeError, "y_true holds integers"),
-        (([0.5, 1], [0, 1], [0.0, 1.0]), ValueError, r"y_true contains 0\.5"),
+        (([0, 1], [0], [0.0, 1.0]), ValueError, "y_pred .*1 .*y_true .*2"),
+        (([0, 1], [0, 1], [0.0]), ValueError, "open_score .*1 "),
+        (([0, 1], [0, 1], [0.0, np.nan]), ValueError, "open_score .*NaN.* 1"),
+        (([0, 1], ["a", "b"], [0.0, 1.0]), TypeError, "y_true .*integers.*'a'"),
+        (([0.5, 1], [0, 1], [0.0, 1.0]), ValueError, r"y_true .*0\.5"),
     ],
 )
 def test_of_refuses(triple, error, message):
@@ -71,7 +71,7 @@ def test_concat_of_names_of_different_length():
 
 
 def test_concat_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="nothing to concatenate"):
+    with pytest.raises(ValueError, match="at least one Predictions"):
         Predictions.concat([])
 
 
@@ -118,13 +118,13 @@ def test_from_logits_of_infinite_logits():
 @pytest.mark.parametrize(
     ("logits", "classes", "message"),
     [
-        ([1.0, 2.0], None, r"logits has shape \(2,\); expected \(samples, classes\)"),
-        (np.zeros((2, 0)), None, r"shape \(2, 0\)"),
-        (np.zeros((2, 3)), ["a", "b"], "3 columns but 2 class names"),
-        ([[0.0, 1.0], [np.nan, 1.0]], None, "largest logit is NaN for sample 1"),
-        (np.zeros((3, 2)), None, "y_pred has 3 entries but y_true has 2"),
-        ([["1", "2"]], None, "logits must be real numbers, got dtype <U1, such as '1'"),
-        (np.array([["low", 2]], dtype=object), None, "logits must be numbers, got for example 'low'"),
+        ([1.0, 2.0], None, r"logits .*\(2,\).*\(samples, classes\)"),
+        (np.zeros((2, 0)), None, r"\(2, 0\)"),
+        (np.zeros((2, 3)), ["a", "b"], "3 .*2 "),
+        ([[0.0, 1.0], [np.nan, 1.0]], None, "logit .*NaN.* 1"),
+        (np.zeros((3, 2)), None, "y_pred .*3 .*y_true .*2"),
+        ([["1", "2"]], None, "logits .*<U1.*'1'"),
+        (np.array([["low", 2]], dtype=object), None, "logits .*'low'"),
     ],
 )
 def test_from_logits_refuses(logits, classes, message):
@@ -186,7 +186,7 @@ def test_csv_is_what_a_person_would_write(tmp_path):
 
 
 def test_nothing_invalid_is_saved(tmp_path):
-    with pytest.raises(ValueError, match="open_score is NaN for sample 0"):
+    with pytest.raises(ValueError, match=r"open_score .*NaN.* 0"):
         Predictions(np.array([0]), np.array([0]), np.array([np.nan])).save(tmp_path / "p.npz")
     assert os.listdir(tmp_path) == []
 
@@ -267,23 +267,23 @@ def test_a_stated_confidence_beside_logits_is_flipped(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file .*p\.npz"):
+    with pytest.raises(FileNotFoundError, match=r"p\.npz"):
         Predictions.load(tmp_path / "p.npz")
 
 
 @pytest.mark.parametrize("name", ["p.pkl", "p", "p.npz.bak"])
 def test_wrong_suffix(tmp_path, name):
     (tmp_path / name).write_text("")
-    with pytest.raises(ValueError, match=r"suffix.*one of \.npz, \.csv, \.parquet"):
+    with pytest.raises(ValueError, match=r"\.npz, \.csv, \.parquet"):
         Predictions.load(tmp_path / name)
-    with pytest.raises(ValueError, match=r"suffix"):
+    with pytest.raises(ValueError, match=r"\.npz, \.csv, \.parquet"):
         TRIPLE.save(tmp_path / name)
     assert (tmp_path / name).read_text() == ""
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_missing_folder(tmp_path, suffix):
-    with pytest.raises(FileNotFoundError, match=r"folder .*nowhere does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere .*create it"):
         TRIPLE.save(tmp_path / "nowhere" / f"p{suffix}")
 
 
@@ -301,13 +301,13 @@ def test_missing_column_is_named_beside_those_found(tmp_path, suffix, missing, l
     columns = {"y_true": [0, -1], "y_pred": [0, 0], "open_score": [0.5, 1.0]}
     del columns[missing]
     write(path, columns)
-    with pytest.raises(MissingColumns, match=f"has no column '{missing}'; it has {left}.*name yours with label_column"):
+    with pytest.raises(MissingColumns, match=f"'{missing}'; .*{left}.* label_column"):
         Predictions.load(path)
 
 
 def test_columns_by_other_names_end_in_the_arguments_to_pass(tmp_path):
     write(tmp_path / "p.csv", {"label": ["0", "1", "other"], "prediction": [0, 1, 1], "confidence": [0.9, 0.8, 0.3]})
-    with pytest.raises(MissingColumns, match=r"it has 'label', 'prediction', 'confidence'\. Likely: ") as caught:
+    with pytest.raises(MissingColumns, match="'label', 'prediction', 'confidence'") as caught:
         Predictions.load(tmp_path / "p.csv")
     assert str(caught.value).endswith(
         "Likely: label_column='label', pred_column='prediction', score_column='confidence', lower_is_unknown=True, "
@@ -317,13 +317,13 @@ def test_columns_by_other_names_end_in_the_arguments_to_pass(tmp_path):
 
 def test_a_long_list_of_columns_is_cut(tmp_path):
     np.savez(tmp_path / "p.npz", **{f"c{i}": [0.5] for i in range(30)})
-    with pytest.raises(MissingColumns, match=r"'c19', 10 more\. Expected y_true with y_pred"):
+    with pytest.raises(MissingColumns, match=r"'c19', 10 more.*y_true"):
         Predictions.load(tmp_path / "p.npz")
 
 
 def test_labels_beside_logits_are_guessed_alone(tmp_path):
     np.savez(tmp_path / "p.npz", target=[1, -1], logits=[[0.0, 1.0], [3.0, 2.0]])
-    with pytest.raises(MissingColumns, match=r"no column 'y_true'; .* Likely: label_column='target'\."):
+    with pytest.raises(MissingColumns, match=r"'y_true'; .* label_column='target'\.$"):
         Predictions.load(tmp_path / "p.npz")
 
 
@@ -338,25 +338,25 @@ def test_classes_by_number_with_a_word_for_unknown(tmp_path):
 
 def test_file_without_any_column(tmp_path):
     np.savez(tmp_path / "p.npz")
-    with pytest.raises(ValueError, match="no columns 'y_true', 'y_pred', 'open_score'; it has none"):
+    with pytest.raises(ValueError, match=r"'y_true', 'y_pred', 'open_score'.* none"):
         Predictions.load(tmp_path / "p.npz")
 
 
 def test_string_logits_of_a_file(tmp_path):
     np.savez(tmp_path / "p.npz", y_true=[0, -1], logits=[["1", "2"], ["3", "4"]])
-    with pytest.raises(TypeError, match="logits must be real numbers"):
+    with pytest.raises(TypeError, match=r"logits .*'1'"):
         Predictions.load(tmp_path / "p.npz")
     write(tmp_path / "p.parquet", {"y_true": [0, -1], "logits": [["1", "2"], ["3", "high"]]})
-    with pytest.raises(TypeError, match="logits must be numbers, got for example 'high'"):
+    with pytest.raises(TypeError, match=r"logits .*'high'"):
         Predictions.load(tmp_path / "p.parquet")
     (tmp_path / "p.csv").write_text("y_true,logit_0,logit_1\n0,0,1\n-1,high,2\n")
-    with pytest.raises(ValueError, match="line 3: column 'logit_0' holds 'high', which is not a number"):
+    with pytest.raises(ValueError, match=r"line 3: .*'logit_0' .*'high'"):
         Predictions.load(tmp_path / "p.csv")
 
 
 def test_lengths_that_differ(tmp_path):
     np.savez(tmp_path / "p.npz", y_true=[0, 1], y_pred=[0, 1], open_score=[1.0])
-    with pytest.raises(ValueError, match="open_score has 1 entries but y_true has 2"):
+    with pytest.raises(ValueError, match=r"open_score .*1 .*y_true .*2"):
         Predictions.load(tmp_path / "p.npz")
 
 
@@ -371,7 +371,7 @@ def test_garbage(tmp_path, suffix, content):
 def test_npy_named_npz(tmp_path):
     with open(tmp_path / "p.npz", "wb") as file:
         np.save(file, np.arange(3))
-    with pytest.raises(ValueError, match=r"p\.npz is not a readable \.npz file"):
+    with pytest.raises(ValueError, match=r"p\.npz .*numpy\.savez"):
         Predictions.load(tmp_path / "p.npz")
 
 
@@ -399,7 +399,7 @@ def test_truncated_file(tmp_path, suffix, keep):
     TRIPLE.save(tmp_path / f"p{suffix}")
     content = (tmp_path / f"p{suffix}").read_bytes()
     (tmp_path / f"p{suffix}").write_bytes(content[: int(keep * len(content))])
-    with pytest.raises(ValueError, match=f"p{suffix} is not a readable"):
+    with pytest.raises(ValueError, match=f"p{suffix}"):
         Predictions.load(tmp_path / f"p{suffix}")
 
 
@@ -416,10 +416,10 @@ class _Trap:
 def test_pickled_objects_are_refused_and_never_run(tmp_path):
     trap = np.array([_Trap(tmp_path / "sprung"), None], dtype=object)
     np.savez(tmp_path / "p.npz", y_true=trap, y_pred=[0, 1], open_score=[0.0, 1.0])
-    with pytest.raises(ValueError, match="holds pickled objects, which are never loaded"):
+    with pytest.raises(ValueError, match=r"p\.npz .*astype\(str\)"):
         Predictions.load(tmp_path / "p.npz")
     (tmp_path / "q.npz").write_bytes(pickle.dumps(_Trap(tmp_path / "sprung")))
-    with pytest.raises(ValueError, match=r"q\.npz is not a readable \.npz file"):
+    with pytest.raises(ValueError, match=r"q\.npz .*numpy\.savez"):
         Predictions.load(tmp_path / "q.npz")
     assert not (tmp_path / "sprung").exists()
 
@@ -429,17 +429,17 @@ def test_pickled_objects_are_refused_and_never_run(tmp_path):
     [
         (
             {"y_true": [0, 1], "logits": [[1.0, 2.0], [1.0]]},
-            r"rows of column 'logits' have different lengths \[1, 2\]",
+            r"'logits' .*\[1, 2\]",
         ),
         ({"y_true": [0, 1], "logits": [[1.0, 2.0], None]}, "logits"),
         ({"y_true": [0, 1], "logits": [None, [1.0, 2.0]]}, "logits"),
-        ({"y_true": [0, 1], "logits": [[1.0, None], [1.0, 2.0]]}, "NaN for sample 0"),
+        ({"y_true": [0, 1], "logits": [[1.0, None], [1.0, 2.0]]}, "NaN.* 0"),
         ({"y_true": [0, None], "y_pred": [0, 1], "open_score": [0.0, 1.0]}, "y_true"),
         (
             {"y_true": ["a", None], "y_pred": ["a", "b"], "open_score": [0.0, 1.0]},
-            "y_true is missing for sample 1",
+            "y_true .* 1",
         ),
-        ({"y_true": [0, 1], "y_pred": [0, 1], "open_score": [0.0, None]}, "open_score is NaN for sample 1"),
+        ({"y_true": [0, 1], "y_pred": [0, 1], "open_score": [0.0, None]}, "open_score .*NaN.* 1"),
     ],
 )
 def test_parquet_with_holes(tmp_path, columns, message):
@@ -452,9 +452,9 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     TRIPLE.save(tmp_path / "p.parquet")
     before = (tmp_path / "p.parquet").read_bytes()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"needs pyarrow .*: pip install 'openauc\[parquet\]', or use \.npz or \.csv"):
+    with pytest.raises(ImportError, match=r"pip install 'openauc\[parquet\]'.*\.npz or \.csv"):
         Predictions.load(tmp_path / "p.parquet")
-    with pytest.raises(ImportError, match="needs pyarrow"):
+    with pytest.raises(ImportError, match="pyarrow"):
         TRIPLE.save(tmp_path / "p.parquet")
     assert os.listdir(tmp_path) == ["p.parquet"]
     assert (tmp_path / "p.parquet").read_bytes() == before
@@ -489,5 +489,5 @@ def test_extra_columns_are_kept_and_do_not_disturb(tmp_path, suffix):
     assert list(read_columns(path)["group"]) == ["known", "known", "hard"]
     for column, loaded in zip(predictions, Predictions.load(path), strict=True):
         np.testing.assert_array_equal(column, loaded)
-    with pytest.raises(ValueError, match="group has 2 entries"):
+    with pytest.raises(ValueError, match=r"group .*2"):
         predictions.save(path, extra={"group": ["known", "known"]})

@@ -27,4 +27,4 @@ def test_lists_have_a_line_for_everything():
         assert set(names) <= set(first_words)
         assert said in everything
     assert len(run("list", "methods").splitlines()) == len(method_names()) + 2
-    refused("list", "method", match="Did you mean 'methods'")
+    refused("list", "method", match="'methods'")

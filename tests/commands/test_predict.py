@@ -124,8 +124,8 @@ def test_weights_with_a_protocol(finished, tmp_path):
     run(*words, "--recipe", "plain", "--set", "width=4")
     again, first = (Predictions.load(place) for place in (tmp_path / "p.parquet", finished[0] / PREDICTIONS))
     np.testing.assert_array_equal(again.open_score, first.open_score)
-    refused(*words, "--split", 1, match="was trained with known")
-    refused(*words, "--method", "gcpl", match="was trained with method openauc, but the command says gcpl")
+    refused(*words, "--split", 1, match=r"known \[")
+    refused(*words, "--method", "gcpl", match=r"method openauc.*gcpl")
 
 
 def test_features_that_happen_to_lie_there_are_not_taken(finished, tmp_path, monkeypatch):
@@ -144,7 +144,7 @@ def test_published_weights_take_everything_from_the_command(tmp_path):
         run(*words, "--set", "width=4", *changes, "-o", tmp_path / f"{number}.npz")
     scores = [Predictions.load(tmp_path / f"{number}.npz").open_score for number in range(2)]
     assert not np.array_equal(*scores)  # the plus recipe normalises
-    refused(*words, "-o", tmp_path / "p.npz", match="does not fit CEPlus")
+    refused(*words, "-o", tmp_path / "p.npz", match="CEPlus")
 
 
 def test_a_header_chooses_neither_network_nor_code(finished, tmp_path):
@@ -169,26 +169,26 @@ def test_a_header_chooses_neither_network_nor_code(finished, tmp_path):
 def test_a_folder_does_not_choose_code_from_elsewhere(copy, field, value, option, tmp_path):
     spec = json.loads((copy / SPEC).read_text())
     (copy / SPEC).write_text(json.dumps({**spec, "width": None, field: value}))
-    refused("predict", copy, "-o", tmp_path / "p.csv", match=f"from elsewhere; add {option}")
+    refused("predict", copy, "-o", tmp_path / "p.csv", match=option)
     named = ("--set", f"backbone={value}") if field == "backbone" else ("--method", value)
-    refused("predict", copy, *named, "-o", tmp_path / "p.csv", match="cannot be (loaded|imported)")
+    refused("predict", copy, *named, "-o", tmp_path / "p.csv", match=r"hf:somebody|some\.module")
 
 
 def test_bad_input_is_said_in_one_sentence(copy, tmp_path):
     out = ("-o", tmp_path / "p.csv")
-    refused("predict", "digits", *out, match="a protocol needs --weights")
-    refused("predict", "digits", *out, "--weights", tmp_path / "absent.safetensors", match="there is no weights file")
-    refused("predict", tmp_path, *out, match="is not the folder of one training")
-    refused("predict", copy, tmp_path / "nothing", *out, match="there is no folder or image")
+    refused("predict", "digits", *out, match="--weights")
+    refused("predict", "digits", *out, "--weights", tmp_path / "absent.safetensors", match=r"absent\.safetensors")
+    refused("predict", tmp_path, *out, match=SPEC)
+    refused("predict", copy, tmp_path / "nothing", *out, match="nothing")
     (tmp_path / "empty").mkdir()
-    refused("predict", copy, tmp_path / "empty", *out, match="holds no image")
+    refused("predict", copy, tmp_path / "empty", *out, match="empty")
     (tmp_path / "empty/bad.png").write_text("not an image")
-    refused("predict", copy, tmp_path / "empty", *out, match="bad.png holds no readable image")
+    refused("predict", copy, tmp_path / "empty", *out, match=r"bad\.png")
     assert "greater than or equal to 1" in run("predict", copy, "--batch-size", 0, *out, code=2)
     (copy / THRESHOLD).write_text("{}")
-    refused("predict", copy, tmp_path / "empty", *out, match="holds no threshold")
+    refused("predict", copy, tmp_path / "empty", *out, match=f"{THRESHOLD}.*openauc threshold")
     (copy / SPEC).write_text("[]")
-    refused("predict", copy, *out, match="is not the spec of a training")
+    refused("predict", copy, *out, match=SPEC)
     refused("predict", copy, "-o", tmp_path / "p.txt", match=r"'\.txt'.*\.parquet")  # before the work
     run("train", "digits", *SMALL, "-o", tmp_path / "plain")
-    refused("threshold", tmp_path / "plain", match="train with --validation")
+    refused("threshold", tmp_path / "plain", match="--validation")
