@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -93,6 +95,13 @@ def test_a_slice_without_unknown_samples_has_an_accuracy_alone(log: Path) -> Non
     (row,) = (line for line in run("log", "--by", "day").splitlines() if line.split()[:1] == ["wed"])
     assert row.split()[1:5] == ["2", "0", "–", "–"]
     assert "0.5000" in row
+
+
+def test_a_missing_slice_is_not_the_text_that_stands_for_it(log: Path) -> None:
+    table = pq.read_table(log / "0.parquet").drop_columns(["day"])
+    pq.write_table(table.append_column("day", pa.array([None, "(missing)"] * 40)), log / "0.parquet")
+    rows = [line.split()[0] for line in run("log", "--by", "day").splitlines() if "(missing)" in line]
+    assert sorted(rows) == ["'(missing)'", "(missing)"]
 
 
 def test_bins_show_certified_bounds(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
