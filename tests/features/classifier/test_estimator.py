@@ -404,7 +404,7 @@ def test_thresholds_can_be_chosen_anew(data, new):
         ({"head": "logistik"}, r"head is 'logistik'; expected one of .* Did you mean 'logistic'\?"),
         (
             {"head": LinearRegression()},
-            r"head is LinearRegression\(\); .* or a classifier with a decision_function or pr",
+            r"head is LinearRegression\(\); .* or a classifier with decision_function or pr",
         ),
         ({"head": 3}, r"head is 3; expected 'logistic', 'class_mean', 'mlp', or a classifier"),
         ({"rejector": "lerned"}, r"rejector is 'lerned'; .* Did you mean 'learned'\?"),
@@ -487,7 +487,7 @@ def test_labels_of_two_kinds(data):
 
 def test_a_split_needs_three_of_each_class(data):
     X, y = data
-    with pytest.raises(ValueError, match=r"the class 3 has 2 samples; calibration='split' sets one aside and needs at"):
+    with pytest.raises(ValueError, match=r"the class 3 has 2 samples; at least 3 .*calibration='split'"):
         fitted((X[:92], y[:92]), calibration="split")
     model = fitted((X[:93], y[:93]), calibration="split")
     assert model.classes_.tolist() == [0, 1, 2, 3]
@@ -521,7 +521,7 @@ def test_calibration_that_cannot_be(model, data):
     X, y = data
     with pytest.raises(ValueError, match="there is no sample of a known class to calibrate with; pass some"):
         model.calibrate(X, np.full(len(y), 77))
-    with pytest.raises(ValueError, match="y has 3 entries but X has 120; pass one label per sample"):
+    with pytest.raises(ValueError, match="y has 3 entries but X has 120; pass one"):
         model.calibrate(X, y[:3])
     assert model.calibration_kind_ == "cross", "and nothing has changed"
 
@@ -745,4 +745,4 @@ def test_small_classes_are_named_in_the_report():
     kept = (y > 0) | (np.cumsum(y == 0) <= 5)
     model = OpenSetClassifier(random_state=0, rejector="knn").fit(X[kept], y[kept])
     assert model.report_.small_classes == ("0",)
-    assert "Too few rows for a guarantee of their own: 0." in str(model.report_)
+    assert "Too few rows for a guarantee of their own: '0'." in str(model.report_)

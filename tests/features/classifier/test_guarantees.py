@@ -313,7 +313,7 @@ def test_each_class_has_its_threshold_and_the_small_one_is_named():
     model.fit(X[rows], names[y[rows]])
     assert model.thresholds_[0] != model.thresholds_[1]
     assert model.guarantee_details_.endswith(
-        "of each predicted class but cat: each has fewer than 19 calibration rows, so they share one threshold."
+        "of each predicted class but 'cat': each has fewer than 19 calibration rows, so they share one threshold."
     )
     shared = OpenSetClassifier(random_state=0, seen_by_encoder=False, rejector="knn").fit(X[rows], names[y[rows]])
     assert model.thresholds_[2] == shared.thresholds_[2]
@@ -326,8 +326,9 @@ def test_too_few_samples_reject_nothing_and_say_how_many_are_needed():
     X, y = blobs(2, 5)
     with pytest.warns(
         UserWarning, match=r"10 known samples are too few .* \(19 are needed\), so nothing is rejected; add"
-    ):
+    ) as caught:
         model = OpenSetClassifier(random_state=0).fit(X, y)
+    assert caught[0].filename == __file__
     assert model.guarantee_ == "none: 10 calibration samples, 19 are needed; nothing is rejected"
     assert set(model.predict(100 * np.ones((3, X.shape[1])))) <= {0, 1}
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -24,12 +25,12 @@ from sklearn.utils.validation import (
 from threadpoolctl import threadpool_limits
 
 from openauc._columns import is_empty
-from openauc._validation import UNKNOWN, check_choice, check_fraction
+from openauc._validation import UNKNOWN, check_choice, check_fraction, check_same_length, named
 from openauc.features.classifier.conformal import Calibration, benjamini_hochberg, guarantee
-from openauc.features.classifier.evidence import KINDS, Scored, below, name_of
-from openauc.features.classifier.fitting import Fitting
+from openauc.features.classifier.evidence import KINDS, name_of
+from openauc.features.classifier.fitting import Fitting, Rows
 from openauc.features.classifier.heads import HEADS, Array, Floats, is_fitted
-from openauc.features.classifier.report import FitReport
+from openauc.features.classifier.report import FitReport, with_other_rows
 from openauc.features.classifier.scaling import SCALINGS
 from openauc.features.classifier.tables import TableSpec
 from openauc.features.scores.base import REJECTORS
@@ -37,15 +38,11 @@ from openauc.features.scores.registry import SCORES
 from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
 from openauc.predictions import Predictions
 
-Rows = NDArray[np.int64]
-
 CHUNK = 4096
 """Samples predicted together, which bounds the memory."""
 SMALL = 20_000_000
 """Entries of X up to which one thread fits: more threads slow small products down where cores are busy."""
 THRESHOLDS = ("acceptance", "youden", "cost")
-GUARANTEE_ROOM = 0.02
-"""A change of acceptance or forecast up to this size is not reported."""
 
 
 class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -79,10 +76,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :class:`~openauc.Costs`, or its fields, for ``threshold="cost"``.
     calibration
         ``"cross"``: thresholds and p-values from cross-fitted scores of all samples; ``"split"``: from a fifth of the
-        samples, which nothing else uses, and the guarantee is exact. With more than 20,000 samples a few thousand are
-        always set aside so. :meth:`calibrate` takes other samples.
+        samples, which nothing else uses, and the guarantee is exact. With more than 20,000 samples, a few thousand are
+        always set aside for this. :meth:`calibrate` takes other samples.
     max_ofpr
-        Aim at the left part of the OSCR curve: OpenAUC up to this share of accepted unknown samples.
+        Maximise only the left part of the OSCR curve: OpenAUC up to this share of accepted unknown samples.
     folds
         Number of parts the classes, and the samples, are cut into. Few classes are cut several times.
     class_weight
@@ -92,8 +89,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is ``"unknown"``.
     seen_by_encoder
         Whether the encoder was trained on these samples and labels. Then held-out classes are not new to it and
-        mislead, so the largest logit rejects in place of a learned rejector. ``"auto"`` looks for the signs, and
-        warns.
+        mislead, so the largest logit rejects in place of a learned rejector. ``"auto"`` decides by the data, and warns.
     scaling
         ``"embedding"``: all features are divided by one number; ``"columns"``: each by its own, as columns of a table
         need it; ``"auto"``: columns if there are fewer than 32 features, or one varies 100 times more than the median
@@ -103,7 +99,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs
         Processes that fit folds.
     verbose
-        Print each finished step; a function is called with it instead.
+        True: print each finished step. A function: call it with the sentence instead.
 
     Attributes
     ----------
@@ -169,11 +165,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
         """Learn classes, rejector and threshold.
 
@@ -198,8 +190,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels, outlier = self._read_labels(y)
         weight = self._weights(features, labels, outlier, sample_weight)
         code = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
-        if code is not None and len(code) != len(labels):
-            raise ValueError(f"groups has {len(code)} entries but X has {len(labels)}; pass one group per row.")
+        if code is not None:
+            check_same_length(X=features, groups=code)
         if weight is not None and (weight == 0).any():
             kept = weight > 0
             features, labels, outlier, weight = features[kept], labels[kept], outlier[kept], weight[kept]
@@ -215,61 +207,22 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         numbers = np.full(len(labels), UNKNOWN, np.int64)
         numbers[~outlier] = known
-        rng = check_random_state(self.random_state)
         self.dtype_, self.table_spec_ = features.dtype, TableSpec()
         with threadpool_limits(1 if features.size < SMALL else None, user_api="blas"):
+            rng = check_random_state(self.random_state)
             calibration, alike = Fitting(self, features, numbers, weight, code, rng).run()
         self._take_calibration(calibration.scores, calibration.predicted, self.calibration_kind_)
-        sentences = list(self._with_other_rows(calibration, alike))
-        self.report_ = replace(self.report_, notes=(*self.report_.notes, *sentences))
-        for sentence in sentences:
+        for sentence in with_other_rows(self, calibration, alike):
+            self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
             warnings.warn(sentence, stacklevel=2)
         return self
-
-    def _with_other_rows(self, calibration: Scored, alike: Scored | None) -> Iterator[str]:
-        """Sentences about rows to come of which much fewer would be accepted, or that would lower the forecast."""
-        size = np.bincount(calibration.label, minlength=len(self.classes_))
-        others = [
-            (
-                "all classes come equally often",
-                "Then calibrate(X, y) with such rows.",
-                calibration,
-                1.0 / size[calibration.label],
-            )
-        ]
-        if alike is not None:
-            condition = "rows come without the near neighbours that many of these have"
-            remedy = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
-            others.append((condition, remedy, alike, np.ones(len(alike.label))))
-        usual, now = self._expect(calibration, None)
-        expected = self.report_.expected if self.max_ofpr is None else None
-        for condition, remedy, rows, weight in others:
-            accepted, openauc = self._expect(rows, weight)
-            changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
-            chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weight**2).sum()) / weight.sum()
-            lower = usual - accepted > max(GUARANTEE_ROOM, chance)
-            if expected is not None:
-                forecast = expected.openauc + openauc - now
-                changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
-                lower |= forecast < min(expected.interval.low, expected.openauc - GUARANTEE_ROOM)
-            if lower:
-                yield f"If {condition}, {' and '.join(changes)}. {remedy}"
-
-    def _expect(self, rows: Scored, weight: Floats | None) -> tuple[float, float]:
-        """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""
-        accepted = float(np.average(rows.scores <= self.thresholds_[rows.predicted], weights=weight))
-        unknown = np.sort(self.held_out_scores_[self.held_out_kinds_ < 0])
-        above = 1.0 - below(unknown, rows.scores) / max(len(unknown), 1)
-        return accepted, float(np.average(above * rows.correct, weights=weight))
 
     def _check_parameters(self) -> None:
         if isinstance(self.head, str):
             check_choice("head", self.head, HEADS)
         elif not (hasattr(self.head, "decision_function") or hasattr(self.head, "predict_proba")):
-            raise TypeError(
-                f"head is {self.head!r}; expected {', '.join(map(repr, HEADS))}, or a classifier with a "
-                "decision_function or predict_proba."
-            )
+            methods = "decision_function or predict_proba"
+            raise TypeError(f"head is {self.head!r}; expected {named(HEADS)}, or a classifier with {methods}.")
         if isinstance(self.rejector, str):
             check_choice("rejector", self.rejector, (*REJECTORS, *SCORES))
         elif not callable(self.rejector):
@@ -280,6 +233,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_choice("scaling", self.scaling, SCALINGS)
         if self.seen_by_encoder not in (True, False, "auto"):
             raise ValueError(f"seen_by_encoder is {self.seen_by_encoder!r}; expected True, False or 'auto'.")
+        check_fraction("acceptance", self.acceptance)
         if self.max_ofpr is not None:
             check_fraction("max_ofpr", self.max_ofpr)
         if self.folds < 2:
@@ -289,9 +243,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.threshold, str):
             check_choice("threshold", self.threshold, THRESHOLDS)
         elif self.threshold is None or np.isnan(self.threshold):
-            expected = ", ".join(map(repr, THRESHOLDS))
-            raise ValueError(f"threshold is {self.threshold!r}; expected a number, or one of {expected}.")
-        check_fraction("acceptance", self.acceptance)
+            raise ValueError(f"threshold is {self.threshold!r}; expected a number, or one of {named(THRESHOLDS)}.")
 
     def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Labels, and which rows are outliers; decides ``unknown_label_``."""
@@ -316,8 +268,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if given is None and self.class_weight is None:
             return None
         weight = np.array(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
-        if self.class_weight is not None:
-            weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])
+        weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])  # None: all ones
         return weight
 
     def _check_classes(self, code: Rows) -> None:
@@ -326,18 +277,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"y holds {len(self.classes_)} known class{'es' if len(self.classes_) != 1 else ''}; a classifier "
                 f"needs at least 2 classes (rows labelled {self.unknown_label_!r}, the unknown_label, are outliers)."
             )
-        size = np.bincount(code).tolist()
-        count = min(size)
-        has = f"the class {self.classes_.tolist()[size.index(count)]!r} has {count} sample{'s' * (count > 1)}"
-        if count < 2:
+        size = np.bincount(code)
+        count, split = int(size.min()), self.calibration == "split"
+        if count < 2 + split:
+            why = "calibration='split' sets one aside" if count == 2 else "one to learn from and one to check with"
+            way_out = "use calibration='cross'" if count == 2 else "label it as unknown"
             raise ValueError(
-                f"{has}; at least 2 of each class are needed, one to learn from and one to check with. Add samples, "
-                "drop the class, or label it as unknown."
-            )
-        if count < 3 and self.calibration == "split":
-            raise ValueError(
-                f"{has}; calibration='split' sets one aside and needs at least 3 of each class. Add samples, drop the "
-                "class, or use calibration='cross'."
+                f"the class {self.classes_.tolist()[size.argmin()]!r} has {count} sample{'s' * (count > 1)}; at least "
+                f"{2 + split} of each are needed: {why}. Add samples, drop the class, or {way_out}."
             )
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -399,7 +346,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         wanted, columns = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
         if wanted is None or columns is None:
             return X
-        missing = [name for name in wanted.tolist() if name not in set(columns)]
+        missing = [name for name in wanted.tolist() if name not in columns]
         if missing:
             raise ValueError(
                 f"X lacks {len(missing)} of the {len(wanted)} columns the model was fitted on, the first is "
@@ -433,14 +380,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if threshold is None and acceptance is not None:
             threshold = "acceptance"
         given = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
-        before = dict(vars(self))
-        try:
-            self.set_params(**{name: value for name, value in given.items() if value is not None})
-            self._check_parameters()
-            self._set_thresholds()
-        except (ValueError, TypeError):
-            self.__dict__.update(before)
-            raise
+        changed = copy(self).set_params(**{name: value for name, value in given.items() if value is not None})
+        changed._check_parameters()
+        changed._set_thresholds()
+        self.__dict__.update(vars(changed))
         return self
 
     def calibrate(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -452,8 +395,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         score, predicted = self._decide(X)
         if y is not None:
             known = self._place(y) != UNKNOWN
-            if len(known) != len(score):
-                raise ValueError(f"y has {len(known)} entries but X has {len(score)}; pass one label per sample.")
+            check_same_length(X=score, y=known)
             score, predicted = score[known], predicted[known]
         if not len(score):
             raise ValueError("there is no sample of a known class to calibrate with; pass some.")
@@ -462,14 +404,12 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take_calibration(self, score: Floats, predicted: Rows, kind: str) -> None:
         self.calibration_scores_, self.calibration_classes_, self.calibration_kind_ = score, predicted, kind
-        self._set_thresholds()
+        self._set_thresholds(stacklevel=4)
 
-    def _set_thresholds(self) -> None:
-        n = len(self.calibration_scores_)
+    def _set_thresholds(self, stacklevel: int = 3) -> None:
+        scores, predicted, n = self.calibration_scores_, self.calibration_classes_, len(self.calibration_scores_)
         fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
-        self.calibration_ = Calibration.of(
-            self.calibration_scores_, self.calibration_classes_, len(self.classes_), fewest=fewest
-        )
+        self.calibration_ = Calibration.of(scores, predicted, len(self.classes_), fewest=fewest)
         self.guarantee_details_ = ""
         if self.threshold != "acceptance":
             value, self.guarantee_ = self._threshold_without_guarantee()
@@ -482,12 +422,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a guarantee "
                 f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         elif fewest is not None:
-            small = [str(self.classes_[c]) for c in np.flatnonzero(self.calibration_.group == 0)]
-            shown = ", ".join(small[:5]) + (f" and {len(small) - 5} more" if len(small) > 5 else "")
-            but = f" but {shown}: each has fewer than {fewest} calibration rows, so they share one threshold"
+            small = self.classes_[self.calibration_.group == 0].tolist()
+            but = f" but {named(small, 5)}: each has fewer than {fewest} calibration rows, so they share one threshold"
             self.guarantee_details_ += f" It holds for the rows of each predicted class{but if small else ''}."
 
     def _threshold_without_guarantee(self) -> tuple[float, str]:
@@ -542,18 +481,18 @@ def _with_plain_gaps(y: Any) -> Any:
 
 
 def _checked_table(X: Any) -> Any:
-    """X; a table with two columns of one name, or with empty cells, is refused."""
-    names = [str(name) for name in getattr(X, "columns", ())]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"X has two columns named {twice!r}; rename or drop one.")
-    if names and hasattr(X, "isna"):
-        gaps = X.isna()
-        gappy = [name for name in X.columns if gaps[name].any()]
-        if gappy:
-            row = int(np.argmax(gaps[gappy[0]].to_numpy()))
-            raise ValueError(
-                f"X has empty cells in {len(gappy)} of {len(names)} columns, the first in {gappy[0]!r}, row {row}; "
-                "drop these rows, or fill them in, for example with sklearn.impute.SimpleImputer."
-            )
+    """X; a table of pandas with two columns of one name, or with empty cells, is refused."""
+    if not (hasattr(X, "columns") and hasattr(X, "isna")):
+        return X
+    twice = X.columns[X.columns.duplicated()].tolist()
+    if twice:
+        raise ValueError(f"X has two columns named {twice[0]!r}; rename or drop one.")
+    gaps = X.isna().to_numpy()
+    if gaps.any():
+        gappy = np.flatnonzero(gaps.any(axis=0))
+        raise ValueError(
+            f"X has empty cells in {len(gappy)} of {gaps.shape[1]} columns, the first in {X.columns[gappy[0]]!r}, row "
+            f"{np.argmax(gaps[:, gappy[0]])}; drop these rows, or fill them in, for example with "
+            "sklearn.impute.SimpleImputer."
+        )
     return X

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openauc._validation import named
+from openauc.features.classifier.evidence import Scored, below
+from openauc.features.scores.base import Floats
 from openauc.intervals import Interval
+
+if TYPE_CHECKING:
+    from openauc.features.classifier.estimator import OpenSetClassifier
+
+GUARANTEE_ROOM = 0.02
+"""A change of acceptance or forecast up to this size is not reported."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +99,7 @@ class FitReport:
             few = " The classes are too few to hold any out, so nothing was compared." if self.n_classes < 3 else ""
             lines.append(f"In use: {self.chosen}.{few or ' Nothing is forecast.'}")
         if self.small_classes:
-            named = ", ".join(self.small_classes[:5])
-            more = f" and {len(self.small_classes) - 5} more" if len(self.small_classes) > 5 else ""
-            lines.append(f"Too few rows for a guarantee of their own: {named}{more}.")
+            lines.append(f"Too few rows for a guarantee of their own: {named(self.small_classes, 5)}.")
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,3 +112,35 @@ class FitReport:
         tried = tuple(Tried(name, value, Interval(low, high)) for name, value, low, high in values["tried"])
         texts = {name: tuple(values.get(name, ())) for name in ("small_classes", "notes")}
         return cls(**{**values, "tried": tried, **texts})
+
+
+def with_other_rows(model: OpenSetClassifier, calibration: Scored, alike: Scored | None) -> Iterator[str]:
+    """Sentences about rows to come of which fewer would be accepted, or of which OpenAUC would be lower."""
+    size = np.bincount(calibration.label, minlength=len(model.classes_))
+    evenly = 1.0 / size[calibration.label]
+    others = [("all classes come equally often", calibration, evenly, "Then calibrate(X, y) with such rows.")]
+    if alike is not None:
+        condition = "rows come without the near neighbours that many of these have"
+        way_out = "Pass groups= (rows that belong together share a group), or calibrate(X, y) with new rows."
+        others.append((condition, alike, np.ones(len(alike.label)), way_out))
+    unknown = np.sort(model.held_out_scores_[model.held_out_kinds_ < 0])
+
+    def expect(rows: Scored, weight: Floats | None) -> tuple[float, float]:
+        """Share of known rows that are accepted, and OpenAUC against samples of held-out classes."""
+        accepted = float(np.average(rows.scores <= model.thresholds_[rows.predicted], weights=weight))
+        above = 1.0 - below(unknown, rows.scores) / max(len(unknown), 1)
+        return accepted, float(np.average(above * rows.correct, weights=weight))
+
+    usual, now = expect(calibration, None)
+    expected = model.report_.expected if model.max_ofpr is None else None
+    for condition, rows, weight, way_out in others:
+        accepted, openauc = expect(rows, weight)
+        changes = [f"{accepted:.3f} of the known rows are accepted instead of {usual:.3f}"]
+        chance = 2.0 * np.sqrt(usual * (1.0 - usual) * (weight**2).sum()) / weight.sum()
+        lower = usual - accepted > max(GUARANTEE_ROOM, chance)
+        if expected is not None:
+            forecast = expected.openauc + openauc - now
+            changes.append(f"OpenAUC is about {forecast:.3f} instead of {expected.openauc:.3f}")
+            lower |= forecast < min(expected.interval.low, expected.openauc - GUARANTEE_ROOM)
+        if lower:
+            yield f"If {condition}, {' and '.join(changes)}. {way_out}"
