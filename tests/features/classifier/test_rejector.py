@@ -19,10 +19,10 @@ from openauc.features.classifier.rejector import (
     EVIDENCE,
     Average,
     Estimate,
-    HeldOut,
     Learned,
     Rejector,
     choose_rejector,
+    estimate,
     held_out_scores,
     worse_by_far,
 )
@@ -53,7 +53,7 @@ def folds_of_classes(n_classes=6, per_class=20, n_known=60, *, seed=0, shift=1.5
 @pytest.mark.filterwarnings("ignore:AUROC is")
 @given(triples())
 def test_the_estimate_of_one_fold_is_openauc(triple):
-    found = HeldOut([fold_of(triple.y_true, triple.y_pred)], [triple.open_score]).estimate()
+    found = estimate([fold_of(triple.y_true, triple.y_pred)], [triple.open_score])
     assert found.value == pytest.approx(openauc.openauc_score(*triple), abs=1e-9)
 
 
@@ -62,7 +62,7 @@ def test_the_estimate_of_one_fold_is_openauc(triple):
 def test_and_partial_openauc_up_to_a_share(triple, max_ofpr):
     """Without ties: where the share ends amid tied samples, the curve's slope counts there, and not here."""
     score = np.argsort(np.argsort(triple.open_score, kind="stable")).astype(float)
-    found = HeldOut([fold_of(triple.y_true, triple.y_pred)], [score]).estimate(max_ofpr)
+    found = estimate([fold_of(triple.y_true, triple.y_pred)], [score], max_ofpr)
     expected = openauc.openauc_score(triple.y_true, triple.y_pred, score, max_ofpr=max_ofpr)
     assert found.value == pytest.approx(expected, abs=1e-9)
 
@@ -70,19 +70,19 @@ def test_and_partial_openauc_up_to_a_share(triple, max_ofpr):
 def test_folds_count_by_their_pairs_and_classes_by_their_samples():
     folds = folds_of_classes()
     scores = [fold.evidence[:, 0] for fold in folds]
-    found = HeldOut(folds, scores).estimate()
-    single = [HeldOut([fold], [score]).estimate().value for fold, score in zip(folds, scores, strict=True)]
+    found = estimate(folds, scores)
+    single = [estimate([fold], [score]).value for fold, score in zip(folds, scores, strict=True)]
     assert found.value == pytest.approx(np.mean(single))
     np.testing.assert_allclose(found.deviations, (np.array(single) - found.value) / 6)
     assert found.interval.low < found.value < found.interval.high
-    wide, narrow = (HeldOut(folds, scores).estimate(level=level).interval for level in (0.99, 0.5))
+    wide, narrow = (estimate(folds, scores, level=level).interval for level in (0.99, 0.5))
     assert wide.high - wide.low > narrow.high - narrow.low
 
 
 @pytest.mark.parametrize("max_ofpr", [None, 0.05])
 def test_outliers_do_not_count_however_known_they_look(max_ofpr):
     folds = folds_of_classes()
-    plain = HeldOut(folds, [fold.evidence[:, 0] for fold in folds]).estimate(max_ofpr)
+    plain = estimate(folds, [fold.evidence[:, 0] for fold in folds], max_ofpr)
     more = [
         Fold(
             np.concatenate([fold.evidence, np.full((500, N_SCORES), -9.0)]),
@@ -92,12 +92,12 @@ def test_outliers_do_not_count_however_known_they_look(max_ofpr):
         )
         for fold in folds
     ]
-    assert HeldOut(more, [fold.evidence[:, 0] for fold in more]).estimate(max_ofpr).value == plain.value
+    assert estimate(more, [fold.evidence[:, 0] for fold in more], max_ofpr).value == plain.value
 
 
 def test_one_class_leaves_everything_open():
     folds = folds_of_classes(2)[:1]
-    assert HeldOut(folds, [folds[0].evidence[:, 0]]).estimate().interval == (0.0, 1.0)
+    assert estimate(folds, [folds[0].evidence[:, 0]]).interval == (0.0, 1.0)
 
 
 def test_intervals_cover_what_classes_to_come_will_give():
@@ -114,7 +114,7 @@ def test_intervals_cover_what_classes_to_come_will_give():
             labels = np.where(known, others, label)
             folds.append(Fold(np.empty((len(known), 0)), known, known, labels, np.ones(len(known))))
             scores.append(rng.normal(size=len(known)) + np.where(known, 0, shift))
-        interval = HeldOut(folds, scores).estimate().interval
+        interval = estimate(folds, scores).interval
         covered.append(interval.low <= expected <= interval.high)
     assert np.mean(covered) == pytest.approx(0.95, abs=0.03)
 
@@ -169,7 +169,7 @@ def test_no_fold_is_scored_by_what_learned_from_its_held_out_classes():
 
     found = held_out_scores(folds, learn)
     assert len(seen) == 6, "one for each set of classes held out together"
-    for fold, score in zip(folds, found.scores, strict=True):
+    for fold, score in zip(folds, found, strict=True):
         held_by, others = seen[score[0]]
         assert not held_by & fold.held_out
         assert held_by | fold.held_out == set(range(6))
@@ -211,8 +211,8 @@ def learn(folds, n_classes=6, max_ofpr=None):
 def test_samples_of_held_out_classes_rank_above_and_every_score_counts():
     folds = folds_of_classes()
     learned, new = learn(folds), folds_of_classes(seed=1)
-    value = HeldOut(new, [learned(fold.evidence) for fold in new]).estimate().value
-    best = max(HeldOut(new, [fold.evidence[:, i] for fold in new]).estimate().value for i in range(N_SCORES))
+    value = estimate(new, [learned(fold.evidence) for fold in new]).value
+    best = max(estimate(new, [fold.evidence[:, i] for fold in new]).value for i in range(N_SCORES))
     assert value > best, "independent scores tell more than one"
 
 
@@ -357,9 +357,7 @@ def two_kinds(seed, *, easy, hard, n=2000):
 def test_max_ofpr_aims_at_the_left_of_the_curve(easy, hard, gain):
     columns = np.eye(N_SCORES)[[0, 4]]
     train, new = (two_kinds(seed, easy=easy @ columns, hard=hard @ columns) for seed in (0, 1))
-    values = [
-        HeldOut([new], [learn([train], 1000, max_ofpr)(new.evidence)]).estimate(0.1).value for max_ofpr in (None, 0.1)
-    ]
+    values = [estimate([new], [learn([train], 1000, max_ofpr)(new.evidence)], 0.1).value for max_ofpr in (None, 0.1)]
     assert values[1] > values[0] + gain
 
 
@@ -388,27 +386,28 @@ def test_a_choice_depends_on_nothing_else():
     one, same = (chosen(folds) for _ in range(2))
     assert one.rejector.title == "learned"
     np.testing.assert_array_equal(one.rejector.weight, same.rejector.weight)
-    np.testing.assert_array_equal(one.held_out.scores, same.held_out.scores)
+    np.testing.assert_array_equal(one.scores, same.scores)
     assert {name: found.value for name, found in one.estimates.items()} == {
         name: found.value for name, found in same.estimates.items()
     }
 
 
 def test_everything_that_could_reject_is_compared():
-    found = chosen(folds_of_classes())
+    folds = folds_of_classes()
+    found = chosen(folds)
     plain = {name for name in EVIDENCE if name in SCORES}
     assert set(found.estimates) == {*plain, "average", "learned"}, "but not evidence by class alone"
     assert found.note is None
-    value = found.held_out.estimate().value
-    assert value == found.estimates["learned"].value
+    assert estimate(folds, found.scores).value == found.estimates["learned"].value
 
 
 @pytest.mark.parametrize("name", ["entropy", "knn", "relative_mahalanobis_pp"])
 def test_a_wanted_score_is_the_only_one_looked_at(name):
-    found = chosen(telling("max_logit"), name)
+    folds = telling("max_logit")
+    found = chosen(folds, name)
     assert (found.rejector.title, found.rejector.names) == (name, (name,))
     assert set(found.estimates) == {name}
-    assert found.held_out.estimate().value == found.estimates[name].value
+    assert estimate(folds, found.scores).value == found.estimates[name].value
     alone = chosen([replace(fold, evidence=fold.evidence[:, :1]) for fold in telling("max_logit")], "mine", ["mine"])
     assert set(alone.estimates) == {"mine"}, "of one's own too"
 
@@ -428,9 +427,10 @@ def test_the_average_is_what_there_is_of_it():
 
 @pytest.mark.parametrize("name", ["margin", "knn", "gen"])
 def test_selected_is_the_best_score(name):
-    found = chosen(telling(name), "selected")
+    folds = telling(name)
+    found = chosen(folds, "selected")
     assert found.rejector.title == name
-    assert found.held_out.estimate().value == max(
+    assert estimate(folds, found.scores).value == max(
         one.value for title, one in found.estimates.items() if title != "average"
     )
 
@@ -457,7 +457,7 @@ def test_in_place_of_a_learned_rejector_that_is_far_below_comes_the_best(monkeyp
     assert found.note == "On held-out classes the learned rejector is below class_mean, so class_mean rejects."
     assert found.estimates["learned"].value < 0.5 < found.estimates["average"].value
     assert found.estimates["average"].value < found.estimates["class_mean"].value
-    assert found.held_out.estimate().value == found.estimates["class_mean"].value
+    assert estimate(folds, found.scores).value == found.estimates["class_mean"].value
 
 
 def test_of_a_part_of_the_curve_the_better_one_is_used(monkeypatch):
@@ -481,14 +481,14 @@ def test_of_a_part_of_the_curve_the_better_one_is_used(monkeypatch):
 def test_where_held_out_classes_mislead_nothing_is_forecast(wanted):
     found = chosen(folds_of_classes(), wanted, misleading=True)
     assert found.rejector.names == ("max_logit",)
-    assert (found.held_out, found.estimates, found.note) == (None, {}, None)
+    assert (found.scores, found.estimates, found.note) == ([], {}, None)
 
 
 def test_without_folds_the_distance_rejects():
     for wanted, names in [("learned", ("distance",)), ("selected", ("distance",)), ("average", AVERAGE)]:
         found = chosen([], wanted, n_classes=2)
         assert found.rejector.names == names
-        assert (found.held_out, found.estimates) == (None, {})
+        assert (found.scores, found.estimates) == ([], {})
     assert chosen([], "knn", n_classes=2).rejector.names == ("knn",)
     assert chosen([], "learned", n_classes=2, misleading=True).rejector.names == ("max_logit",)
 

@@ -30,7 +30,7 @@ from openauc.features.classifier.evidence import (
     standardise,
 )
 from openauc.features.classifier.heads import HEADS, EstimatorHead, Floats, Head, is_fitted, thawed
-from openauc.features.classifier.rejector import AVERAGE, CONFIDENCE, Choice, HeldOut, Rejector, choose_rejector
+from openauc.features.classifier.rejector import AVERAGE, CONFIDENCE, Choice, Rejector, choose_rejector, estimate
 from openauc.features.classifier.report import FitReport, Tried
 from openauc.features.classifier.scaling import Scaling
 from openauc.features.classifier.splits import HeldOutSplit, deal, random_turns
@@ -161,11 +161,9 @@ class Fitting:
             notes=tuple(self.notes),
         )
         model.calibration_kind_ = "split" if len(split.aside) else "cross"
-        model.held_out_scores_, model.held_out_kinds_ = np.empty(0), np.empty(0, np.int8)
-        if choice.held_out is not None:
-            model.held_out_scores_ = np.concatenate(choice.held_out.scores)
-            kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in choice.held_out.folds]
-            model.held_out_kinds_ = np.concatenate(kinds).astype(np.int8)
+        kinds = [np.where(fold.known, np.where(fold.correct, 0, 1), -1) for fold in folds[: len(choice.scores)]]
+        model.held_out_scores_ = np.concatenate([np.empty(0), *choice.scores])
+        model.held_out_kinds_ = np.concatenate([np.empty(0), *kinds]).astype(np.int8)
         return calibration, alike
 
     def _sizes(self, y: Rows) -> Rows:
@@ -310,8 +308,8 @@ class Fitting:
         for strength in grid:
             one = task._replace(make_head=partial(_make_head, head, strength), scores=DECISIVE)
             some = self._fit_all(fit_fold, one, plans[:STRENGTH_FOLDS], f"heads ({strength:g})")
-            scores = (HeldOut(some, [fold.evidence[:, i] for fold in some]) for i in range(len(DECISIVE)))
-            values.append(max(one.estimate().value for one in scores))
+            columns = ([fold.evidence[:, i] for fold in some] for i in range(len(DECISIVE)))
+            values.append(max(estimate(some, scores).value for scores in columns))
         values[0] += AHEAD
         return grid[int(np.argmax(values))]
 
@@ -396,8 +394,7 @@ class Fitting:
             m, m_half = self._sizes(y)[present], self._sizes(task.y[kept])[present]
             lost = float((1.0 / m_half - 1.0 / m).mean())
             value, value_half = (
-                HeldOut([one], [choice.rejector(one.evidence)]).estimate(self.model.max_ofpr).value
-                for one in (fold, less)
+                estimate([one], [choice.rejector(one.evidence)], self.model.max_ofpr).value for one in (fold, less)
             )
             if lost > 0:
                 gains.append((value - value_half) * float((1.0 / m - 1.0 / full[present]).mean()) / lost)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -218,43 +218,39 @@ class Estimate(NamedTuple):
     """(C,) contribution of each held-out class to the deviation from the value; for variances."""
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """A rejector's scores on folds it was not learned from."""
+def estimate(
+    folds: Sequence[Fold], scores: Sequence[Floats], max_ofpr: float | None = None, level: float = 0.95
+) -> Estimate:
+    """(Partial) OpenAUC of the scores of each fold by a rejector that was not learned from it.
 
-    folds: Sequence[Fold]
-    scores: Sequence[Floats]
+    Each class is one observation, since samples of one class are similar.
+    """
+    rows = [_values(fold, score, max_ofpr) for fold, score in zip(folds, scores, strict=True)]
+    total = sum(weight.sum() for _, weight, *_ in rows)
+    mean = float(sum((value * weight).sum() for value, weight, *_ in rows) / total)
+    n_classes = 1 + max(int(fold.label.max()) for fold in folds)
+    held, known = np.zeros(n_classes), np.zeros(n_classes)
+    for value, weight, label, rest, rest_label in rows:
+        held += np.bincount(label, weight * (value - mean), n_classes) / total
+        here = float((value * weight).sum() / weight.sum())
+        share = weight.sum() / total / max(len(rest), 1)
+        known += np.bincount(rest_label, share * (rest - here), n_classes)
+    labels = np.unique(np.concatenate([label for _, _, label, *_ in rows]))
+    error = float(np.sqrt(_variance(held[labels]) + _variance(known)))
+    half = float(student.ppf(0.5 + level / 2, max(len(labels) - 1, 1))) * error
+    return Estimate(mean, Interval(max(mean - half, 0.0), min(mean + half, 1.0)), held[labels])
 
-    def estimate(self, max_ofpr: float | None = None, level: float = 0.95) -> Estimate:
-        """(Partial) OpenAUC; each class is one observation, since samples of one class are similar."""
-        rows = [self._values(fold, score, max_ofpr) for fold, score in zip(self.folds, self.scores, strict=True)]
-        total = sum(weight.sum() for _, weight, *_ in rows)
-        mean = float(sum((value * weight).sum() for value, weight, *_ in rows) / total)
-        n_classes = 1 + max(int(fold.label.max()) for fold in self.folds)
-        held, known = np.zeros(n_classes), np.zeros(n_classes)
-        for value, weight, label, rest, rest_label in rows:
-            held += np.bincount(label, weight * (value - mean), n_classes) / total
-            here = float((value * weight).sum() / weight.sum())
-            share = weight.sum() / total / max(len(rest), 1)
-            known += np.bincount(rest_label, share * (rest - here), n_classes)
-        labels = np.unique(np.concatenate([label for _, _, label, *_ in rows]))
-        error = float(np.sqrt(_variance(held[labels]) + _variance(known)))
-        half = float(student.ppf(0.5 + level / 2, max(len(labels) - 1, 1))) * error
-        return Estimate(mean, Interval(max(mean - half, 0.0), min(mean + half, 1.0)), held[labels])
 
-    @staticmethod
-    def _values(fold: Fold, score: Floats, max_ofpr: float | None) -> tuple[Floats, Floats, Rows, Floats, Rows]:
-        """Pair values, weights and classes of held-out samples; pair values and classes of known samples."""
-        real = fold.label[~fold.known] >= 0
-        unknown = score[~fold.known][real]
-        weight = _alike(fold)[~fold.known][real] * _counted(unknown, max_ofpr)
-        order = np.argsort(unknown, kind="stable")
-        passed = np.append(0.0, np.cumsum(weight[order]))
-        at = score[fold.known]
-        low, high = (np.searchsorted(unknown[order], at, side) for side in ("left", "right"))
-        above = 1.0 - (passed[low] + passed[high]) / 2.0 / passed[-1]
-        label = fold.label[~fold.known][real]
-        return fold.pair_values(score)[real], weight, label, fold.correct[fold.known] * above, fold.label[fold.known]
+def _values(fold: Fold, score: Floats, max_ofpr: float | None) -> tuple[Floats, Floats, Rows, Floats, Rows]:
+    """Pair values, weights and classes of held-out samples; pair values and classes of known samples."""
+    real = fold.label[~fold.known] >= 0
+    unknown, label = score[~fold.known][real], fold.label[~fold.known][real]
+    weight = _alike(fold)[~fold.known][real] * _counted(unknown, max_ofpr)
+    order = np.argsort(unknown, kind="stable")
+    passed = np.append(0.0, np.cumsum(weight[order]))
+    low, high = (np.searchsorted(unknown[order], score[fold.known], side) for side in ("left", "right"))
+    above = 1.0 - (passed[low] + passed[high]) / 2.0 / passed[-1]
+    return fold.pair_values(score)[real], weight, label, fold.correct[fold.known] * above, fold.label[fold.known]
 
 
 def _variance(deviations: Floats) -> float:
@@ -278,10 +274,10 @@ def worse_by_far(one: Estimate, other: Estimate, errors: float = BY_FAR) -> bool
 
 
 class Choice(NamedTuple):
-    """The rejector in use, its scores on held-out classes if there are any, and the estimates that were compared."""
+    """The rejector in use, its scores on each fold, and the estimates that were compared; both empty without folds."""
 
     rejector: Rejector
-    held_out: HeldOut | None
+    scores: Sequence[Floats]
     estimates: Mapping[str, Estimate]
     note: str | None = None
 
@@ -304,11 +300,11 @@ def choose_rejector(
     """
     average = tuple(name for name in AVERAGE if name in names)
     if misleading:
-        return Choice(Average(("max_logit",)), None, {})
+        return Choice(Average(("max_logit",)), [], {})
     if not folds:
         # Two classes: logits tell only which of the two a sample is nearer to, so distance decides.
         single = ("distance",) if wanted in ("learned", "selected") else (wanted,)
-        return Choice(Average(average if wanted == "average" else single), None, {})
+        return Choice(Average(average if wanted == "average" else single), [], {})
     candidates: dict[str, Rejector] = {wanted: Average((wanted,))}
     if wanted in REJECTORS:
         candidates = {name: Average((name,)) for name in names if name in SCORES}
@@ -317,8 +313,8 @@ def choose_rejector(
     def columns(chosen: Sequence[str]) -> list[Floats]:
         return [fold.evidence[:, [names.index(name) for name in chosen]] for fold in folds]
 
-    held = {name: HeldOut(folds, [one(e) for e in columns(one.names)]) for name, one in candidates.items()}
-    estimates = {name: scores.estimate(max_ofpr) for name, scores in held.items()}
+    scores = {name: [one(e) for e in columns(one.names)] for name, one in candidates.items()}
+    estimates = {name: estimate(folds, found, max_ofpr) for name, found in scores.items()}
     chosen, note = wanted, None
     if wanted == "selected":
         chosen = max((name for name in estimates if name != "average"), key=lambda name: estimates[name].value)
@@ -329,14 +325,14 @@ def choose_rejector(
         shown = [replace(fold, evidence=e) for fold, e in zip(folds, columns(used), strict=True)]
         base_names = average if base == "average" else (base,)
         learn = partial(Learned.learn, n_classes=n_classes, names=used, base=base_names, max_ofpr=max_ofpr, seed=seed)
-        candidates["learned"], held["learned"] = learn(shown), held_out_scores(shown, learn)
-        estimates["learned"] = held["learned"].estimate(max_ofpr)
+        candidates["learned"], scores["learned"] = learn(shown), held_out_scores(shown, learn)
+        estimates["learned"] = estimate(folds, scores["learned"], max_ofpr)
         # A part of the curve has fewer samples, and the learned rejector is not more certain there than the others.
         errors = BY_FAR if max_ofpr is None else 0.0
         chosen = _best(estimates, "learned", ["average", *(name for name in BASES if name in estimates)], errors)
         if chosen != "learned":
             note = f"On held-out classes the learned rejector is below {chosen}, so {chosen} rejects."
-    return Choice(candidates[chosen], held[chosen], estimates, note)
+    return Choice(candidates[chosen], scores[chosen], estimates, note)
 
 
 def _best(estimates: Mapping[str, Estimate], default: str, others: Sequence[str], errors: float = BY_FAR) -> str:
@@ -348,15 +344,13 @@ def _best(estimates: Mapping[str, Estimate], default: str, others: Sequence[str]
 Learn = Callable[[Sequence[Fold]], Callable[[Any], Any]]
 
 
-def held_out_scores(folds: Sequence[Fold], learn: Learn) -> HeldOut:
+def held_out_scores(folds: Sequence[Fold], learn: Learn) -> list[Floats]:
     """Scores of each fold by a rejector learned from the others, without any sample of its held-out classes."""
-    groups: dict[frozenset[int], Callable[[Any], Any]] = {}
-    scores = []
+    learned: dict[frozenset[int], Callable[[Any], Any]] = {}
     for fold in folds:
-        if fold.held_out not in groups:
-            groups[fold.held_out] = learn([_without(other, fold.held_out) for other in folds if other is not fold])
-        scores.append(groups[fold.held_out](fold.evidence))
-    return HeldOut(folds, scores)
+        if fold.held_out not in learned:
+            learned[fold.held_out] = learn([_without(other, fold.held_out) for other in folds if other is not fold])
+    return [learned[fold.held_out](fold.evidence) for fold in folds]
 
 
 def _without(fold: Fold, classes: frozenset[int]) -> Fold:
