@@ -97,14 +97,13 @@ __all__ = [
 ]
 
 
+_LAZY = {"Accumulator": "openauc.streaming", "OpenSetClassifier": "openauc.features"}
+"""Names that are slow to import, or need scikit-learn, and where they are."""
+
+
 def __getattr__(name: str) -> Any:
-    """Import what is slow to import, or needs scikit-learn, when it is first used."""
-    if name == "Accumulator":
-        from openauc.streaming import Accumulator
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return Accumulator
-    if name == "OpenSetClassifier":
-        from openauc.features import OpenSetClassifier
-
-        return OpenSetClassifier
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

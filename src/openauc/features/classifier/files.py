@@ -52,20 +52,10 @@ Arrays = dict[str, NDArray[Any]]
 def save(classifier: OpenSetClassifier, folder: PathLike) -> None:
     """Write a fitted classifier; a model that is in the folder already is replaced.
 
-    Parameters
-    ----------
-    classifier
-        A fitted classifier. A head of scikit-learn is written as arrays if it is linear, alone or in a pipeline after
-        scalers and PCA, and then agrees to rounding. The estimator itself, and a ``random_state`` that is not a
-        number, are only described and not brought back. ``joblib.dump`` saves a classifier with any head.
-    folder
-        A folder that is new, is empty, or holds a model.
-
-    Raises
-    ------
-    ValueError
-        If the classifier has parts that are not arrays (your own function as rejector, trees as head), or the folder
-        holds something else.
+    The folder is new, is empty, or holds a model. A head of scikit-learn is written as arrays if it is linear, alone or
+    in a pipeline after scalers and PCA, and then agrees to rounding. The estimator itself, and a ``random_state`` that
+    is not a number, are only described and not brought back. Other parts that are not arrays (your own function as
+    rejector, trees as head) are refused; ``joblib.dump`` saves a classifier with any of them.
     """
     check_is_fitted(classifier)
     arrays: Arrays = {}
@@ -88,10 +78,7 @@ def save(classifier: OpenSetClassifier, folder: PathLike) -> None:
 def load(folder: PathLike) -> OpenSetClassifier:
     """Read what :func:`save` wrote; the model gives the same answers to the last bit.
 
-    Raises
-    ------
-    ValueError
-        If there is no model, or it is incomplete, damaged, or written by a newer version.
+    A model that is incomplete, damaged, or written by a newer version raises ValueError.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -161,15 +148,6 @@ def _state(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
     return found
 
 
-def encode_float(value: float) -> float | str:
-    """A number JSON can hold, or the string that ``float`` reads.
-
-    >>> encode_float(float("inf")), encode_float(0.5)
-    ('inf', 0.5)
-    """
-    return value if np.isfinite(value) else str(value)
-
-
 def encode(value: Any, arrays: Arrays | None = None, place: str = "") -> Any:
     """JSON of a value; a type that JSON lacks is an object with one key that names the type.
 
@@ -197,17 +175,15 @@ def encode(value: Any, arrays: Arrays | None = None, place: str = "") -> Any:
         return str(value)
     if value is None or isinstance(value, bool | int | float):
         return value
-    if isinstance(value, list):
-        return [encode(item, arrays, f"{place}.{i}") for i, item in enumerate(value)]
-    if type(value) is tuple:
-        return {"tuple": [encode(item, arrays, f"{place}.{i}") for i, item in enumerate(value)]}
+    if type(value) in (list, tuple):
+        items = [encode(item, arrays, f"{place}.{i}") for i, item in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Mapping):
         return {"mapping": [[encode(key), encode(item, arrays, f"{place}.{key}")] for key, item in value.items()]}
     if type(value) in _classes().values():
         fields = value._asdict() if hasattr(value, "_asdict") else vars(value)
-        return {
-            "object": [_class_name(value, place), {k: encode(v, arrays, f"{place}.{k}") for k, v in fields.items()}]
-        }
+        state = {name: encode(part, arrays, f"{place}.{name}") for name, part in fields.items()}
+        return {"object": [_class_name(value, place), state]}
     raise TypeError(f"{place or 'it'} is a {type(value).__name__}, which a file cannot hold; keep arrays and numbers.")
 
 
@@ -278,14 +254,13 @@ def _read_file(path: Path) -> OpenSetClassifier:
             "upgrade."
         )
     classifier = OpenSetClassifier()
-    state = {name: value for name, value in about["state"].items() if not _is_described(value)}
-    classifier.__dict__.update({name: decode(value, arrays) for name, value in state.items()})
+    classifier.__dict__.update({name: decode(value, arrays) for name, value in _saved(about["state"]).items()})
     return classifier
 
 
-def _is_described(value: Any) -> bool:
-    """Whether it is a parameter that could not be saved; it gets the default."""
-    return isinstance(value, dict) and "described" in value
+def _saved(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values without the parameters that could only be described; these get the default."""
+    return {name: value for name, value in values.items() if not (isinstance(value, dict) and "described" in value)}
 
 
 def _read_arrays(path: Path) -> tuple[dict[str, str], Arrays]:
@@ -334,8 +309,9 @@ def _read_old(place: Path) -> OpenSetClassifier:
             values["base_weight"], values["base_scale"] = values.pop("average_weight"), values.pop("average_scale")
             values["base"] = encode(("max_logit", "knn", "relative_mahalanobis_pp"))
     classifier = OpenSetClassifier()
-    parameters = {name: value for name, value in about["parameters"].items() if not _is_described(value)}
-    classifier.set_params(**{name: _decode_old(value) for name, value in parameters.items()})
+    for name, value in _saved(about["parameters"]).items():
+        is_costs = isinstance(value, dict) and "costs" in value
+        classifier.set_params(**{name: Costs(**decode(value["costs"])) if is_costs else decode(value)})
     classifier.__dict__.update(_old_attributes(about, arrays))
     table = place / OLD_TABLE
     try:
@@ -344,11 +320,6 @@ def _read_old(place: Path) -> OpenSetClassifier:
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{table} does not say what the model was fitted on ({error}); fit it again.") from None
     return classifier
-
-
-def _decode_old(value: Any) -> Any:
-    is_costs = isinstance(value, dict) and "costs" in value
-    return Costs(**decode(value["costs"])) if is_costs else decode(value)
 
 
 def _old_attributes(about: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from openauc._files import PathLike, atomic_write
 from openauc._validation import check_choice
 from openauc.features.classifier.estimator import OpenSetClassifier
-from openauc.features.classifier.files import DTYPES, encode_float, portable_head
+from openauc.features.classifier.files import DTYPES, portable_head
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -85,7 +85,7 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
         "openauc_version": version("openauc"),
         "classes": json.dumps(classes.tolist()),
         "unknown_label": json.dumps(unknown.tolist()),
-        "thresholds": json.dumps([encode_float(value) for value in classifier.thresholds_.tolist()]),
+        "thresholds": json.dumps([v if np.isfinite(v) else str(v) for v in classifier.thresholds_.tolist()]),
         "guarantee": classifier.guarantee_,
     }
     del model.metadata_props[:]
