@@ -150,7 +150,9 @@ class TestTransformers:
         assert head.bias.shape == (5,)
 
     def test_a_folder_without_a_model(self, tmp_path):
-        with pytest.raises(ValueError, match=r"cannot be loaded .*pass the Hub name of an image model, or a folder"):
+        with pytest.raises(
+            ValueError, match=rf"'hf:{tmp_path}' cannot be loaded .*name of an image model.* or a folder"
+        ):
             make_backbone(f"hf:{tmp_path}")
 
     def test_a_model_of_something_else(self, tmp_path):
@@ -185,6 +187,14 @@ class TestTimm:
         monkeypatch.setitem(sys.modules, "timm", None)
         with pytest.raises(ImportError, match="'timm:resnet18' needs `pip install timm`"):
             make_backbone("timm:resnet18")
+
+    def test_a_name_that_timm_does_not_know(self, monkeypatch):
+        def create_model(name: str, **options: object) -> nn.Module:
+            raise RuntimeError(f"Unknown model ({name})")
+
+        monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+        with pytest.raises(ValueError, match=r"'timm:resnet19' cannot be loaded \(Unknown model \(resnet19\)\); pass"):
+            make_backbone("timm:resnet19")
 
     def test_network_without_classifier_is_asked_for(self, monkeypatch):
         asked = []
@@ -364,7 +374,7 @@ def tiny_imagenet_validation(classes: list[int], per_class: int) -> tuple[Tensor
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the published checkpoints are not at hand")
-@pytest.mark.parametrize("split", range(5))
+@pytest.mark.parametrize("split", [0, 4])
 def test_published_checkpoints(split):
     splits = json.loads((SHARED / "reference/splits.json").read_text())
     classes = splits["datasets"]["tinyimagenet"]["splits"][split]["known"]

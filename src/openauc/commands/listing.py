@@ -68,7 +68,10 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
         require_torch("listing backbones")
         from openauc.models.backbones import ARCHITECTURES, LIBRARIES
 
-        for name, made in {**ARCHITECTURES, **{f"{library}:NAME": load for library, load in LIBRARIES.items()}}.items():
+        for name, made in {
+            **ARCHITECTURES,
+            **{f"{prefix}:NAME": load for prefix, (_, load, _) in LIBRARIES.items()},
+        }.items():
             yield name, _first_line(made.__doc__)
     elif what == "metrics":
         yield from ((name, metric.label, metric.better) for name, metric in METRICS.items())

@@ -127,13 +127,6 @@ def make_method(
         See :class:`~openauc.methods.base.Method`.
     method_args
         Keyword options. ``{"preset": name}`` stands for the options of a preset, which other options override.
-
-    Examples
-    --------
-    >>> from openauc.models import make_backbone
-    >>> backbone, rng = make_backbone("vgg32", width=4), np.random.default_rng(0)
-    >>> make_method("openauc", backbone, 6, rng=rng, method_args={"preset": "public_code"}).num_classes
-    6
     """
     method_class = load_method(method)
     options = dict(method_args or {})

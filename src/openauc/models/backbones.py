@@ -69,29 +69,23 @@ class TimmBackbone(EncoderBackbone):
         return result
 
 
-def from_transformers(name: str, image_size: int) -> TransformersBackbone:
+def load_transformers(name: str) -> nn.Module:
     """Load a pretrained encoder from the Hub or a folder, as AutoBackbone if it is one, else as AutoModel."""
     from transformers import AutoConfig, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING
 
-    try:
-        config = AutoConfig.from_pretrained(name)
-        # AutoBackbone.from_pretrained itself asks the Hub even for a folder; the class behind it does not.
-        encoder_class: Any = MODEL_FOR_BACKBONE_MAPPING.get(type(config), AutoModel)
-        encoder = encoder_class.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"backbone 'hf:{name}' cannot be loaded ({error}); pass the Hub name of an image model, or a "
-            "folder written by its save_pretrained()."
-        ) from error
-    return TransformersBackbone(encoder, image_size)
+    # AutoBackbone.from_pretrained itself asks the Hub even for a folder; the class behind it does not.
+    encoder_class: Any = MODEL_FOR_BACKBONE_MAPPING.get(type(AutoConfig.from_pretrained(name)), AutoModel)
+    encoder: nn.Module = encoder_class.from_pretrained(name)
+    return encoder
 
 
-def from_timm(name: str, image_size: int) -> TimmBackbone:
+def load_timm(name: str) -> nn.Module:
     """Load a pretrained timm network without its classifier."""
     import timm
 
-    return TimmBackbone(timm.create_model(name, pretrained=True, num_classes=0), image_size)
+    network: nn.Module = timm.create_model(name, pretrained=True, num_classes=0)
+    return network
 
 
 ARCHITECTURES: dict[str, type[VGG32] | type[ResNet50] | type[MLP]] = {
@@ -100,7 +94,11 @@ ARCHITECTURES: dict[str, type[VGG32] | type[ResNet50] | type[MLP]] = {
     "resnet50": ResNet50,
     "mlp": MLP,
 }
-LIBRARIES: dict[str, Callable[[str, int], Backbone]] = {"hf": from_transformers, "timm": from_timm}
+LIBRARIES: dict[str, tuple[str, Callable[[str], nn.Module], type[EncoderBackbone]]] = {
+    "hf": ("transformers", load_transformers, TransformersBackbone),
+    "timm": ("timm", load_timm, TimmBackbone),
+}
+"""By prefix: the package, how it loads a network, and the backbone around it."""
 BACKBONES = (*ARCHITECTURES, *(f"{library}:NAME" for library in LIBRARIES))
 """Names that :func:`make_backbone` understands."""
 
@@ -140,11 +138,17 @@ def make_backbone(
     if library in LIBRARIES and model:
         if width is not None:
             raise ValueError(f"width is {width}, but {name!r} is pretrained and has its own; leave width out.")
+        package, load, backbone = LIBRARIES[library]
         try:
-            return LIBRARIES[library](model, image_size)
+            encoder = load(model)
         except ImportError as error:
-            package = "timm" if library == "timm" else "transformers"
             raise ImportError(f"backbone {name!r} needs `pip install {package}`.") from error
+        except (OSError, ValueError, RuntimeError) as error:
+            folder = ", or a folder written by its save_pretrained()" if library == "hf" else ""
+            raise ValueError(
+                f"backbone {name!r} cannot be loaded ({error}); pass the name of an image model of {package}{folder}."
+            ) from error
+        return backbone(encoder, image_size)
     check_choice("backbone", name, BACKBONES)
     if width is not None and width > WIDEST:
         raise ValueError(f"width is {width}; expected at most {WIDEST} channels of the first layer, 64 as published.")
