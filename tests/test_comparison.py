@@ -3,7 +3,7 @@
 import json
 import math
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -259,6 +259,20 @@ def test_exchanging_the_models_does_not_change_p():
         (low, high), p = difference_interval(difference, apart, 0.01, 0.95)
         (other_low, other_high), other_p = difference_interval(-difference, [-side for side in apart], 0.01, 0.95)
         assert (p, low, high) == pytest.approx((other_p, -other_high, -other_low))
+
+
+def test_intervals_of_a_higher_level_hold_those_of_a_lower_one():
+    """Two of 1,000 samples differ: the correction for skewness is larger than the interval."""
+    apart = [np.append(np.zeros(998), [1.0, 1.0]), np.zeros(0)]
+    levels = (0.5, 0.8, 0.95, 0.99, 0.999)
+    for sides, difference in ((apart, 0.002), ([-side for side in apart], -0.002), (apart, -0.002), (apart, 1e-4)):
+        intervals, p_values = zip(
+            *(difference_interval(difference, sides, 1e-8, level) for level in levels), strict=True
+        )
+        assert list(intervals) == sorted(intervals, key=lambda ends: ends.high - ends.low)
+        assert all(a.low >= b.low and a.high <= b.high for a, b in pairwise(intervals))
+        assert len(set(p_values)) == 1
+        assert (p_values[0] < 0.05) == (not intervals[2].low <= 0.0 <= intervals[2].high)
 
 
 def test_identical_models():

@@ -80,7 +80,7 @@ def test_auroc_variance_against_hanley_and_mcneil(c):
         score = np.concatenate([rng.exponential(size=m), c * rng.exponential(size=n)])
         triple = [0] * m + [UNKNOWN] * n, [0] * (m + n), score
         table = ranked(triple).table
-        variances.append(sum(influence.of_openauc(table, with_wrong=True).variances(influence.steps_of(table), (m, n))))
+        variances.append(sum(influence.of_openauc(table, with_wrong=True).variances(table, (m, n))))
         values.append(ranking.auroc_score(*triple))
     assert np.mean(values) == pytest.approx(a, abs=4 * np.sqrt(exact / 600))
     assert np.mean(variances) == pytest.approx(exact, rel=0.06)
@@ -106,7 +106,7 @@ def test_openauc_variance_against_bootstrap_and_simulation(low, high):
         r = ranked(simulate(300, 250, rng))
         values.append(float(formula(r.table)))
         placements = influence.of_openauc(r.table, low=low, high=high)
-        variances.append(sum(placements.variances(influence.steps_of(r.table), (300, 250))))
+        variances.append(sum(placements.variances(r.table, (300, 250))))
         assert placements.of_samples(r)[0].mean() == pytest.approx(values[-1], abs=0.01)
         if i < 12:
             resampled.append(formula(resampled_table(r.table, (300, 250), 800, i)).var())

@@ -184,15 +184,21 @@ def difference_interval(
     """Interval and p-value of a difference from what each sample adds to it; skewness moves both (Johnson 1978)."""
     error = float(np.sqrt(_variance_of_sum(apart) + unseen))
     third = sum(float(((side - side.mean()) ** 3).mean()) / len(side) ** 2 for side in apart if len(side))
+    skew = third / error**2
 
     def middle(z: float) -> float:
-        return difference + third / error**2 * (2.0 * z * z + 1.0) / 6.0
+        return difference + skew * (2.0 * z * z + 1.0) / 6.0
 
-    z = normal_quantile(level)
-    from_zero = max(middle(normal_quantile(_TESTED_AT)) * np.sign(difference), 0.0)
+    def held(z: float, side: float) -> float:
+        """Beyond some z the correction would move this end of the interval back; there it stays."""
+        return min(z, 1.5 * error / abs(skew)) if skew * side < 0.0 else z
+
+    z, tested, sign = normal_quantile(level), normal_quantile(_TESTED_AT), float(np.sign(difference))
+    low, high, nearer = held(z, -1.0), held(z, 1.0), held(tested, -sign)
+    from_zero = max(middle(nearer) * sign + (tested - nearer) * error, 0.0) if sign else 0.0
     # Of the 2^n ways to exchange the models on n samples, at least two are as far apart.
     p = max(2.0 * NormalDist().cdf(-from_zero / error), 2.0 ** (1 - sum(map(len, apart))))
-    return Interval(middle(z) - z * error, middle(z) + z * error).with_value(difference), p
+    return Interval(middle(low) - low * error, middle(high) + high * error).with_value(difference), p
 
 
 def _same(one: RankedSamples, other: RankedSamples) -> bool:

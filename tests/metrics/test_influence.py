@@ -50,7 +50,7 @@ def test_placements_are_the_shares_of_pairs_each_sample_takes_part_in(ties, with
         # DeLong, DeLong and Clarke-Pearson (1988): S10 / m + S01 / n, from the components one by one.
         for side, variance in zip(
             (np.mean(credit, axis=1), np.mean(credit, axis=0)),
-            placements.variances(influence.steps_of(ranked.table), (len(known), len(unknown))),
+            placements.variances(ranked.table, (len(known), len(unknown))),
             strict=True,
         ):
             slow = sum((c - side.mean()) ** 2 for c in side) / (len(side) - 1) / len(side)
@@ -84,7 +84,7 @@ def test_placements_of_the_aggregates_average_to_the_metric(triple):
 
 def test_the_variance_of_one_sample_is_undefined():
     table = rank(read_samples([0, 0, UNKNOWN], [0, 0, 0], [0.0, 1.0, 2.0])).table
-    known, unknown = influence.of_openauc(table).variances(influence.steps_of(table), (2, 1))
+    known, unknown = influence.of_openauc(table).variances(table, (2, 1))
     assert known == 0.0
     assert np.isnan(unknown)
 

@@ -32,16 +32,11 @@ class Influence(NamedTuple):
         value = np.stack([self.wrong, self.right, self.unknown])[kind, ranking.cut]
         return value[kind != UNKNOWN_KIND], value[kind == UNKNOWN_KIND]
 
-    def variances(self, steps: tuple[Floats, Floats, Floats], sizes: tuple[float, float]) -> tuple[float, float]:
-        """Variance of the mean over each side of ``sizes`` samples, from ``steps_of`` a table; NaN of fewer than 2."""
-        right, wrong, unknown = zip(self, steps, strict=True)
-        return _variance_of_mean((right, wrong), sizes[0]), _variance_of_mean((unknown,), sizes[1])
-
-
-def steps_of(table: RankTable) -> tuple[Floats, Floats, Floats]:
-    """Right known, wrong known and unknown samples first accepted at cut 1, 2, ..."""
-    known, right, unknown = (np.diff(counts).astype(np.float64) for counts in table[1:])
-    return right, known - right, unknown
+    def variances(self, table: RankTable, sizes: tuple[float, float]) -> tuple[float, float]:
+        """Variance of the mean over each side of the table, as of ``sizes`` samples; NaN of fewer than 2."""
+        known, right, unknown = (np.diff(counts).astype(np.float64) for counts in table[1:])
+        of_known = _variance_of_mean(((self.right, right), (self.wrong, known - right)), sizes[0])
+        return of_known, _variance_of_mean(((self.unknown, unknown),), sizes[1])
 
 
 def _variance_of_mean(parts: tuple[tuple[Floats, Floats], ...], size: float) -> float:

@@ -20,7 +20,7 @@ from openauc.intervals import REPLICATES, Interval, Spread, WeightedRate, normal
 from openauc.metrics import decision, influence, ranking, resampling
 from openauc.metrics.counts import DecisionCounts, RankedSamples, counts_at
 from openauc.metrics.curve import Curve, Floats
-from openauc.metrics.influence import Influence, steps_of
+from openauc.metrics.influence import Influence
 from openauc.metrics.rank_table import RankTable
 from openauc.metrics.ranking import Ties
 from openauc.metrics.samples import UNKNOWN_KIND, Samples
@@ -48,11 +48,6 @@ class Resamples:
         if n_replicates < 2:
             raise ValueError(f"n_replicates is {n_replicates}; a bootstrap needs at least 2, by default {REPLICATES}.")
         self.ranked, self.draws = ranked, (n_replicates, seed)
-
-    @cached_property
-    def steps(self) -> tuple[Floats, Floats, Floats]:
-        """Right known, wrong known and unknown samples first accepted at each cut."""
-        return steps_of(self.ranked.ranking.table)
 
     @cached_property
     def tables(self) -> tuple[RankTable, RankTable]:
@@ -197,8 +192,8 @@ class PairMetric(TableMetric):
         return self.spread(found, resamples).interval(level), "DeLong, logit"
 
     def spread(self, found: Measured, resamples: Resamples) -> Spread:
-        sizes = resamples.ranked.samples.sizes
-        variance = sum(self.influence(resamples.ranked.ranking.table).variances(resamples.steps, sizes))
+        table, sizes = resamples.ranked.ranking.table, resamples.ranked.samples.sizes
+        variance = sum(self.influence(table).variances(table, sizes))
         return Spread(found.value, variance, sizes, self.largest, self.span)
 
 
