@@ -1,4 +1,4 @@
-"""The columns of a file of predictions: writing and reading them, and telling which is which in a stranger's file."""
+"""The columns of a file of predictions: writing them, reading them, and guessing which column is which."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ColumnNames(NamedTuple):
 
 USUAL_NAMES = ColumnNames()
 _ABOUT = "openauc."
-"""Begins the names of what a file says beside its columns."""
+"""Prefix of the names of metadata."""
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -49,8 +49,8 @@ def write_columns(
 ) -> None:
     """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing.
 
-    ``about`` is what :func:`read_about` reads; a ``.csv`` file has no place for it. Texts of a ``.csv`` file that a
-    spreadsheet would run are quoted, and :func:`read_columns` removes the quote; ``keep_formulas`` writes them as is.
+    ``about`` is metadata, which :func:`read_about` reads; a ``.csv`` file cannot hold it. Texts in a ``.csv`` file that
+    a spreadsheet would run are quoted, and :func:`read_columns` removes the quote; ``keep_formulas`` writes them as is.
     """
     quote = (lambda cell: cell) if keep_formulas else quote_formula
     suffix = suffix_of(path)
@@ -105,7 +105,7 @@ def read_columns(path: PathLike, *, gaps: bool = False) -> Columns:
 
 
 def read_about(path: PathLike) -> dict[str, str]:
-    """What a file says beside its columns, as the encoder of its embeddings; nothing if it is a ``.csv`` file."""
+    """Metadata of a file, such as the encoder of its embeddings; a ``.csv`` file has none."""
     suffix, said = suffix_of(path), {}
     if suffix == ".parquet":
         with open_for_arrow(path) as file:
@@ -310,7 +310,7 @@ _NEARLY_ALL = 0.9
 
 
 def means_unknown(label: object) -> bool:
-    """Whether a label is a usual word for samples of none of the classes.
+    """Whether a label is a usual word for unknown samples.
 
     >>> means_unknown("Out of scope"), means_unknown("other"), means_unknown("mother")
     (True, True, False)
@@ -328,8 +328,8 @@ def is_empty(cell: Any) -> bool:
 def as_column_of_numbers(values: NDArray[Any], *, share: float = _NEARLY_ALL) -> tuple[NDArray[Any], list[int]] | None:
     """A column as numbers, NaN where a cell is empty, and the rows that hold a text; None if it is not of numbers.
 
-    It is a column of numbers if this share of the cells are that are not empty; with share 0, one of them, or if all
-    are empty. "NA" and its like are empty among numbers.
+    It is a column of numbers if at least ``share`` of its cells that are not empty are numbers; with share 0, one
+    number is enough, and so are no cells but empty ones. "NA" and its like count as empty.
 
     >>> as_column_of_numbers(np.array(["1", "", "NA", "2.5"]))
     (array([1. , nan, nan, 2.5]), [])

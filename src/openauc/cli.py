@@ -19,23 +19,11 @@ from openauc._trial_files import PREDICTIONS, RESULT, SPEC, VALIDATION, features
 from openauc.commands import embed, evaluate, fit, listing, predict, predictions, report, run, sql, table, train, watch
 from openauc.commands.terminal import say
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "evaluate": evaluate.evaluate,
-    "compare": predictions.compare,
-    "audit": predictions.audit,
-    "threshold": predictions.threshold,
-    "sql": sql.sql,
-    "train": train.train,
-    "predict": predict.predict,
-    "embed": embed.embed,
-    "fit": fit.fit,
-    "watch": watch.watch,
-    "run": run.run,
-    "table": table.table,
-    "report": report.report,
-    "list": listing.list_,
-}
-
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(evaluate.evaluate, predictions.compare, predictions.audit, predictions.threshold, sql.sql, train.train),
+    *(predict.predict, embed.embed, fit.fit, watch.watch, run.run, table.table, report.report, listing.list_),
+)
+"""In the order of `openauc --help`, by their names."""
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
 """Arguments of functions that an option names otherwise."""
 _INPUTS = ("reference", "class_names", "weights", "encoder")
@@ -93,7 +81,8 @@ class _Commands(TyperGroup):
 def _with_options(message: str, command: Any) -> str:
     """``message`` with ``--unknown-label`` where it says ``unknown_label``, for every option of the command.
 
-    An argument of one word is also a word: it counts at the beginning only. Quoted names and files stay.
+    An argument without "_", such as ``level``, is also a common word, so it is replaced at the beginning only. Quoted
+    names and names of files stay.
     """
     options = {p.name: p.opts[0] for p in getattr(command, "params", ()) if p.opts[0].startswith("--")}
     options |= {argument: options[name] for argument, name in _OTHER_NAMES.items() if name in options}
@@ -112,8 +101,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for _name, _function in COMMANDS.items():
-    app.command(_name, cls=_Command)(_function)
+for _function in COMMANDS:
+    app.command(_function.__name__.rstrip("_"), cls=_Command)(_function)
 
 
 @app.callback(invoke_without_command=True)

@@ -28,7 +28,7 @@ _LOGIT_PREFIX = "logit_"
 
 
 class Predictions(NamedTuple):
-    """What a model said of a test set: true label (-1 for unknown), predicted known class, open-set score.
+    """Predictions of a model on a test set: true label (-1 for unknown), predicted known class, open-set score.
 
     A plain triple, so every metric takes it as ``openauc_score(*predictions)``.
 

@@ -162,7 +162,7 @@ def evaluate(
 
 
 def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: bool) -> Predictions:
-    """Predictions in which classes that are never predicted are unknown, if that is declared; else a hint at them."""
+    """Make classes that are never predicted unknown, if ``declared``; else print a hint that names them."""
     import numpy as np
 
     marks = {str(label), str(UNKNOWN)}
@@ -185,7 +185,7 @@ def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: b
 
 
 def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | None:
-    """The column of decisions, if that is what it holds: the predicted class, or one and the same answer."""
+    """The column ``prediction``, if each row holds its predicted class or the one label for unknown; else None."""
     if DECISION not in columns:
         return None
     try:
@@ -196,7 +196,7 @@ def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | Non
 
 
 def _guarantee(path: Path, acceptance: float | None) -> Guarantee:
-    """What the model guarantees: as the option says, or as the file does."""
+    """What the model guarantees, as the option or else the file says."""
     from openauc.verdict import Guarantee
 
     text = read_about(path).get("promise")

@@ -192,7 +192,7 @@ def read_like_model(
 
 
 def _refuse_other_task(weights: Path, spec: TrialSpec) -> None:
-    """Raise if weights say they are of another task; their header chooses neither classes nor code."""
+    """Raise if the header of the weights names another task; classes and code are those of the command."""
     from openauc.training.checkpoint import read_about
 
     about, wanted = read_about(weights) or {}, spec.training()

@@ -210,7 +210,7 @@ def _number(option: str, assignment: str) -> float:
 
 
 def model_names(files: list[Path]) -> list[str]:
-    """What tells the files apart: their names without suffix, else their folders, else the whole paths."""
+    """Different names for the files: theirs without suffix, else those of their folders, else the whole paths."""
     for names in ([file.stem for file in files], [file.resolve().parent.name for file in files]):
         if len(set(names)) == len(names):
             return names

@@ -1,4 +1,4 @@
-"""What a command shows while it runs: of a benchmark a live view or one line per trial, of one long job a bar."""
+"""What a command shows while it runs: a live view or a line per trial for a benchmark, a bar for one long job."""
 
 from __future__ import annotations
 

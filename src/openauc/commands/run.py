@@ -137,7 +137,7 @@ def _conclude(specs: Sequence[TrialSpec], results: Sequence[TrialResult], out: P
         for result in failed:
             say(f"  {result.spec.id}: {(result.error or '').splitlines()[0]}", err=True)
     if len(results) < len(specs):
-        say(f"{len(specs) - len(results)} trials are in the hands of another runner of this store.", err=True)
+        say(f"{len(specs) - len(results)} trials are being run by another process that uses this store.", err=True)
 
 
 @contextmanager

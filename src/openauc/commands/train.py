@@ -111,7 +111,7 @@ def _own_folder(folder: Path, spec: TrialSpec, *, main: bool) -> Iterator[Store]
 
 
 def _fail(error: str) -> None:
-    """End as bad input does, or, where a training went wrong, with exit code 1."""
+    """Raise what was bad input (exit code 2); print why a training failed and end with exit code 1."""
     kind, _, message = error.partition("\n")[0].partition(": ")
     known = getattr(builtins, kind, None)
     if isinstance(known, type) and issubclass(known, ValueError | TypeError | OSError | ImportError):
@@ -154,7 +154,7 @@ def make_spec(
     epochs: int | None = None,
     **more: Any,
 ) -> TrialSpec:
-    """Trial from the words of a command."""
+    """The trial that the options of a command describe."""
     from openauc._validation import check_choice
     from openauc.features.scores.base import HEAD_NAMES
     from openauc.methods import load_method, method_options, recipe_for
@@ -198,7 +198,7 @@ def assignments(option: str, texts: list[str] | None) -> dict[str, Any]:
 
 
 def require_torch(what: str) -> None:
-    """Name the extra that brings what is missing."""
+    """Raise an error with the extra to install, unless torch and its companions are installed."""
     missing = [package for package in ("torch", "accelerate", "safetensors") if find_spec(package) is None]
     if missing:
         raise ImportError(f"{what} needs {', '.join(missing)}: pip install 'openauc[train]'.")
