@@ -25,9 +25,8 @@ def mean_interval(values: Sequence[float], level: float) -> Interval | None:
     check_fraction("level", level, one=False)
     if len(values) < 2:
         return None
-    stdtrit = _scipy_special().stdtrit
-    mean, half = float(np.mean(values)), stdtrit(len(values) - 1, 0.5 + level / 2) * _standard_error(values)
-    return Interval(float(mean - half), float(mean + half))
+    half = _scipy_special().stdtrit(len(values) - 1, 0.5 + level / 2) * _standard_error(values)
+    return Interval(float(np.mean(values) - half), float(np.mean(values) + half))
 
 
 def paired_p(differences: Sequence[float]) -> float | None:

@@ -49,10 +49,9 @@ class Scored(NamedTuple):
 
 
 def scored_trials(results: Iterable[TrialResult], planned: Iterable[TrialSpec]) -> list[Scored]:
+    """One entry for each trial: of several results a finished one, else the last."""
     found: dict[Any, Scored] = {}
-    candidates: list[tuple[TrialSpec, TrialResult | None]] = [(spec, None) for spec in planned]
-    candidates += ((result.spec, result) for result in results)
-    for spec, result in candidates:
+    for spec, result in [*((spec, None) for spec in planned), *((result.spec, result) for result in results)]:
         settings, scored_on = _settings(spec), Column(spec.protocol_name, spec.pseudo_unknown)
         key = (scored_on, spec.split, spec.method, spec.seed, *settings.items())
         if key not in found or not (found[key].finished and result is not None and result.error):
@@ -70,15 +69,16 @@ def _settings(spec: TrialSpec) -> dict[str, str]:
     """All of a spec but where it is scored and its seed, as phrases; what is at its default is left out."""
     settings = {f"{ARGUMENT}{name}": f"{name}={_plain(value)}" for name, value in sorted(spec.method_args.items())}
     changed: Iterable[tuple[str, Any]] = ()
+    usual = "vgg32"
     if spec.recipe is not None:
         settings["recipe"], changed = named_recipe(spec.recipe, spec.protocol)
         settings["epochs"] = f"{spec.recipe.epochs:,} epochs"
         settings["width"] = "published width" if spec.width is None else f"width {spec.width}"
+        usual = "resnet50" if spec.recipe.image_size > LARGE_IMAGES else usual
     settings["train_images"] = f"{'all' if spec.train_images is None else f'{spec.train_images:,}'} training images"
     settings |= {f"recipe.{name}": f"{name}={_plain(value)}" for name, value in changed}
-    large = spec.recipe is not None and spec.recipe.image_size > LARGE_IMAGES
     others = {
-        "backbone": spec.backbone if spec.backbone != ("resnet50" if large else "vgg32") else None,
+        "backbone": spec.backbone if spec.backbone != usual else None,
         "score": spec.score and f"score {spec.score}",
         "weights": spec.weights and f"weights {spec.weights}",
         "validation": f"{spec.validation:.4g} of the training part held out" if spec.validation else None,

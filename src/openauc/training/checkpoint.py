@@ -89,14 +89,8 @@ def read_about(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     if Path(path).suffix != ".safetensors" or not Path(path).is_file():
         return None
     text = sealed_metadata(path).get(HEADER)
-    if text is None:
-        return None
     try:
-        about = parse_json(text)
+        about = None if text is None else dict(parse_json(text))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} has a description that is not JSON ({error}); fetch the file again.") from error
-    if not isinstance(about, dict):
-        raise ValueError(
-            f"{path} describes itself with a {type(about).__name__} instead of a JSON object; fetch the file again."
-        )
+        raise ValueError(f"{path} has a header that is not a JSON object ({error}); fetch the file again.") from error
     return about

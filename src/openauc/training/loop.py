@@ -63,16 +63,12 @@ class TrainingInterrupted(Interrupted):
 
 
 class Batch(NamedTuple):
-    """One process's part of a batch.
-
-    ``images`` is how many images of the batch its rows stand for, ``share`` their share of the batch times the number
-    of processes.
-    """
+    """One process's part of a batch."""
 
     phase: str
     rows: NDArray[np.int64]
-    images: float
-    share: float
+    images: float  # of the batch that the rows stand for
+    share: float  # of the batch, times the number of processes
 
 
 def train(

@@ -165,24 +165,28 @@ def embed_images(
     check_choice("precision", precision, ("fp32", "bf16"))
     if len(images) == 0:
         raise ValueError("there is no image to predict; ask for a validation slice when loading the data.")
-    values = recipe.image_size**2 if len(images.shape) == 4 else images.shape[1]  # of one sample
-    size = _batch_size(_device(method), values) if batch_size is None else batch_size
-    if size < 1:
-        raise ValueError(f"batch_size is {size}; pass a positive number of images.")
+    if batch_size is None:
+        on_cpu = next(method.parameters()).device.type == "cpu"
+        pixels = _PIXELS_PER_THREAD * torch.get_num_threads() if on_cpu else _PIXELS_PER_GPU
+        values = recipe.image_size**2 if len(images.shape) == 4 else images.shape[1]  # of one sample
+        batch_size = max(1, pixels // values)
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}; pass a positive number of images.")
     state = process_state()
     own = np.array_split(np.arange(len(images)), state.num_processes)[state.process_index]
+    batches = [rows for rows in np.split(own, range(batch_size, len(own), batch_size)) if len(rows)]
     training = method.training
     method.eval()
     try:
-        with torch.inference_mode():
-            found = _embed_rows(method, images, recipe, np.split(own, range(size, len(own), size)), precision, seen)
+        found = _embed_batches(method, images, recipe, batches, precision, seen)
     finally:
         method.train(training)
     features, logits = zip(*gather_object([found]), strict=True)
     return np.concatenate(features), np.concatenate(logits)
 
 
-def _embed_rows(
+@torch.inference_mode()
+def _embed_batches(
     method: Method,
     images: Images,
     recipe: Recipe,
@@ -190,13 +194,13 @@ def _embed_rows(
     precision: InferencePrecision,
     seen: Callable[[int], object],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    device = _device(method)
+    device = next(method.parameters()).device
     # The layout is set in any case, so that the logits follow from the weights and not from how they were made.
     backbone = fold_batch_norms(method.backbone)
     backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     features = [np.empty((0, backbone.feature_dim), np.float32)]
     logits = [np.empty((0, method.num_classes), np.float32)]
-    for pixels in Pixels(images, device).stream([rows for rows in batches if len(rows)]):
+    for pixels in Pixels(images, device).stream(batches):
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
             hidden = backbone(transform(pixels, recipe))
             logits.append(method.class_scores(hidden).float().cpu().numpy())
@@ -229,12 +233,3 @@ def _pairs(module: nn.Module) -> list[tuple[str, str]]:
         return list(pairwise(names))
     numbered = [name.removeprefix("conv") for name in names if name.startswith("conv")]
     return [(f"conv{number}", f"bn{number}") for number in numbered if f"bn{number}" in names]
-
-
-def _batch_size(device: torch.device, values: int) -> int:
-    pixels = _PIXELS_PER_THREAD * torch.get_num_threads() if device.type == "cpu" else _PIXELS_PER_GPU
-    return max(1, pixels // values)
-
-
-def _device(method: Method) -> torch.device:
-    return next(method.parameters()).device

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -73,6 +74,7 @@ def load_data(spec: TrialSpec, data_root: Path | None) -> OpenSetData:
     return data if spec.train_images is None else data.limited(spec.train_images, seed=spec.seed)
 
 
+@dataclass(eq=False)
 class Network:
     """A network that is trained once, when it is first needed.
 
@@ -91,26 +93,17 @@ class Network:
         See :func:`~openauc.training.predict.embed_images`.
     """
 
-    def __init__(
-        self,
-        spec: TrialSpec,
-        folder: Path | None,
-        *,
-        data_root: Path | None = None,
-        trackers: Sequence[str] = (),
-        batch_size: int | None = None,
-        precision: InferencePrecision = "fp32",
-    ) -> None:
-        self.spec = spec
-        self.folder = folder
-        self.data_root = data_root
-        self.trackers = trackers
-        self.batch_size = batch_size
-        self.precision: InferencePrecision = precision
-        self.seconds = 0.0
-        self.method: Method | None = None
-        self._error: Exception | None = None
-        self._embedded: dict[tuple[object, ...], Embedded] = {}
+    spec: TrialSpec
+    folder: Path | None
+    _: KW_ONLY
+    data_root: Path | None = None
+    trackers: Sequence[str] = ()
+    batch_size: int | None = None
+    precision: InferencePrecision = "fp32"
+    seconds: float = field(default=0.0, init=False)
+    method: Method | None = field(default=None, init=False)
+    _error: Exception | None = field(default=None, init=False)
+    _embedded: dict[tuple[object, ...], Embedded] = field(default_factory=dict, init=False)
 
     def train(self) -> Method:
         """The trained method, trained now or before; a training that failed is not tried again."""
@@ -126,14 +119,10 @@ class Network:
 
     def score(self, spec: TrialSpec, data: OpenSetData | None = None) -> OpenScore:
         """The open-set score of a trial; ``data`` is loaded if it learns from training samples."""
-        method, kind, name = self.train(), load_method(spec.method), spec.score
-        if name is None and type(method) is not kind:
-            name = kind.score
-
-        def training() -> Embedded:
-            return self.embedded(spec, data or load_data(spec, self.data_root), "train")
-
-        return fitted_score(method, name, training)
+        method, method_class, name = self.train(), load_method(spec.method), spec.score
+        if name is None and type(method) is not method_class:
+            name = method_class.score
+        return fitted_score(method, name, lambda: self.embedded(spec, data or load_data(spec, self.data_root), "train"))
 
     def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
         """Features and logits of one part, computed once for all trials with the same images, or read from a file."""
@@ -224,12 +213,11 @@ class SavedRun(Network):
         super().__init__(spec, folder, data_root=data_root, batch_size=batch_size, precision=precision)
         if spec.is_head:
             raise ValueError(f"{folder} holds a head on embeddings and no network; `openauc fit` makes models of them.")
-        asked = {"method": spec.method, "backbone": str(spec.backbone)}
-        options = {"method": f"--method {spec.method}", "backbone": f"--set backbone={spec.backbone}"}
-        for what, sign in (("method", "."), ("backbone", ":")):
-            if sign in asked[what] and asked[what] not in trusted:
+        places = (("method", spec.method, ".", "--method "), ("backbone", str(spec.backbone), ":", "--set backbone="))
+        for what, name, sign, option in places:
+            if sign in name and name not in trusted:
                 raise ValueError(
-                    f"{folder} asks for the {what} {asked[what]!r} from elsewhere; add {options[what]} if you trust it."
+                    f"{folder} asks for the {what} {name!r} from elsewhere; add {option}{name} if you trust it."
                 )
         about = read_about(folder / WEIGHTS) or {}
         if "class_names" not in about:
