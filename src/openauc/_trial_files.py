@@ -1,4 +1,4 @@
-"""The folder of a trial: the names of its files, the threshold kept there, and when another trial has it."""
+"""Files in the folder of a trial."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def features_file(part: str) -> str:
 
 
 def read_threshold(folder: Path) -> float | None:
-    """The threshold that `openauc threshold` chose for the trial in a folder; None if it did not yet."""
+    """The threshold that `openauc threshold` chose for the trial in a folder; None if there is none yet."""
     file = folder / THRESHOLD
     if not file.is_file():
         return None

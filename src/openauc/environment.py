@@ -1,4 +1,4 @@
-"""Where and with what a result was made, and the memory of a program that makes some."""
+"""Versions and hardware behind a result, and memory settings of programs."""
 
 from __future__ import annotations
 

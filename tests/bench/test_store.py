@@ -118,7 +118,7 @@ def test_whose_a_damaged_result_was_is_also_known_from_the_plan(tmp_path: Path) 
     store = Store(tmp_path)
     store.save(TrialResult(spec=ONE))
     (store.folder(ONE) / RESULT).write_text("{")
-    with pytest.warns(UserWarning, match="nothing tells whose it was; delete its folder"):
+    with pytest.warns(UserWarning, match="its trial is not known; delete its folder"):
         assert store.results() == []
     (store.folder(ONE) / SPEC).write_text("[]")
     store.plan([TWO, ONE])
@@ -131,7 +131,9 @@ def test_a_result_that_speaks_of_another_trial_is_a_failed_one(tmp_path: Path) -
     store.save(TrialResult(spec=ONE))
     file = store.folder(ONE) / RESULT
     file.write_text(json.dumps(TrialResult(spec=TWO, metrics={"openauc": 1.0}).to_dict()))
-    error = f"{file} is damaged (it speaks of {TWO.id}); `openauc run` with --retry-failed runs this trial again."
+    error = (
+        f"{file} is damaged (it is the result of {TWO.id}); `openauc run` with --retry-failed runs this trial again."
+    )
     assert store.result(ONE) == TrialResult(spec=ONE, error=error)
     assert store.results() == [store.result(ONE)]
     (store.folder(ONE) / SPEC).unlink()

@@ -28,7 +28,8 @@ METHODS = ("softmax", "gcpl", "rpl", "arpl", "arpl_cs", "ce_plus", "arpl_plus", 
 """Methods in the order of the paper's rows."""
 
 _VALUES = json.loads(files("openauc.bench").joinpath("paper.json").read_text(encoding="utf-8"))
-"""Percent: OpenAUC with its deviation by method and protocol, and every column of the CUB tables by method."""
+"""Percent: OpenAUC with its deviation by method and protocol, and every column of the CUB tables by method; and how
+the networks were trained."""
 TABLE_2_PROTOCOLS: tuple[str, ...] = tuple(_VALUES["table2"]["openauc"])
 CUB_METHODS: tuple[str, ...] = tuple(_VALUES["cub"])
 CUB_GROUPS = ("easy", "medium", "hard")
@@ -66,9 +67,4 @@ def published(method: str, protocol: str, metric: str, group: str | None = None)
 
 def training_of(protocol: str) -> str:
     """How the networks behind the printed values were trained, in a few words."""
-    if protocol == "cub":
-        return "ResNet-50, one run, 600 epochs (recipe of softmax, gcpl, rpl and arpl not stated)"
-    return (
-        "width 64, all training images, 600 epochs of recipe plus for ce_plus, acc_auc and openauc, "
-        "apparently 100 epochs of recipe plain for the others"
-    )
+    return str(_VALUES["training"]["cub" if protocol == "cub" else "table2"])

@@ -24,7 +24,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 
 class Entry(NamedTuple):
-    """A cell in words: the value, 1 or 2 for best and runner-up, and lines of what else is known of it."""
+    """Text of a cell: its value, 1 or 2 for best and runner-up, and lines of details."""
 
     value: str
     rank: int | None
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table in words; the details of a row's entries are aligned with each other."""
+    """Text of a table; all entries of a row have the same number of details."""
 
     title: str
     headings: tuple[str, ...]
@@ -117,9 +117,9 @@ def _grids(summary: Summary) -> Iterator[Grid]:
 
 def _entries(cells: Sequence[tuple[Cell, int]]) -> tuple[Entry, ...]:
     details = [_details(cell, most) for cell, most in cells]
-    kinds = [kind for kind in ("interval", "n", "paper", "difference", "p") if any(kind in found for found in details)]
+    shown = [name for name in ("interval", "n", "paper", "difference", "p") if any(name in found for found in details)]
     return tuple(
-        Entry(_value(cell), cell.rank, tuple(found.get(kind, "") for kind in kinds))
+        Entry(_value(cell), cell.rank, tuple(found.get(name, "") for name in shown))
         for (cell, _), found in zip(cells, details, strict=True)
     )
 
@@ -131,7 +131,7 @@ def _value(cell: Cell) -> str:
 
 
 def _details(cell: Cell, most: int) -> dict[str, str]:
-    """What is known of a cell beside its value, by kind; ``most`` is the largest n of its column."""
+    """Details of a cell by name; ``most`` is the largest n of its column."""
     details = {}
     if cell.interval is not None:
         details["interval"] = f"[{_percent(cell.interval.low)}, {_percent(cell.interval.high)}]"

@@ -1,4 +1,4 @@
-"""One straight line from a spec to its result, and the bookkeeping that runs a list of them exactly once."""
+"""Run one trial from its spec to its result, or a list of trials, each exactly once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     keep_features: bool = False,
     watch: Watch | None = None,
 ) -> list[TrialResult]:
-    """Run what is missing of a list of trials; returns the results that are there in the end, in the list's order.
+    """Run the trials of a list that have no result yet; returns the results of all of them, in the list's order.
 
     Parameters
     ----------

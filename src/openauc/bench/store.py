@@ -2,7 +2,7 @@
 
 A trial's folder holds ``spec.json``, ``log.jsonl`` and ``checkpoint.pt`` while it trains, then
 ``model.safetensors`` and ``predictions.parquet``; ``result.json`` comes last and makes it complete. ``plans`` has the
-lists of trials the store was asked for. A result that was damaged since has failed; the others are read as ever.
+lists of trials the store was asked for. A damaged result counts as failed and does not affect the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Store:
 
     @classmethod
     def of_trial(cls, folder: Path, spec: TrialSpec) -> Store:
-        """Make a folder the one of this trial alone; a folder with another training, or with a store, is refused."""
+        """Use a folder for this trial alone; a folder with another training, or with a store, is refused."""
         store = cls(folder, alone=True)
         if (folder / "trials").is_dir():
             raise ValueError(f"{folder} holds the trials of a benchmark; choose another folder.")
@@ -54,7 +54,7 @@ class Store:
         return store
 
     def drop_if_empty(self) -> None:
-        """Remove the folder of a single trial that came to nothing."""
+        """Remove the folder of a single trial that left neither checkpoint nor result."""
         if not any((self.root / name).is_file() for name in (CHECKPOINT, WEIGHTS, RESULT)):
             for name in (SPEC, LOG):
                 (self.root / name).unlink(missing_ok=True)
@@ -71,7 +71,7 @@ class Store:
         return self.root if self.alone else self.trials / spec.id
 
     def plan(self, specs: Sequence[TrialSpec]) -> None:
-        """Write down which trials will be run, so that missing ones can be found later."""
+        """Write the list of trials that will be run, so that missing ones can be found later."""
         if self.alone:
             raise ValueError(f"{self.root} is the folder of a single training; choose another one for a benchmark.")
         digest = hashlib.sha256(" ".join(sorted(spec.id for spec in specs)).encode()).hexdigest()[:10]
@@ -95,12 +95,12 @@ class Store:
         return [found[key] for key in sorted(found)]
 
     def open(self, spec: TrialSpec) -> None:
-        """Make a trial's folder, and say in it what it is for."""
+        """Make a trial's folder and write the spec there."""
         self.folder(spec).mkdir(parents=True, exist_ok=True)
         write_text(self.folder(spec) / SPEC, json.dumps(spec.to_dict(), indent=1) + "\n")
 
     def result(self, spec: TrialSpec) -> TrialResult | None:
-        """What came of a trial; None while it is missing. A result that cannot be read is one that failed."""
+        """Result of a trial, None while it is missing; a damaged result counts as failed."""
         file = self.folder(spec) / RESULT
         return self._result_in(file, spec) if file.is_file() else None
 
@@ -111,7 +111,7 @@ class Store:
         return [result for result in found if result is not None]
 
     def predictions(self, result: TrialResult) -> Path | None:
-        """The file of a result's predictions, always in its trial's folder; None if it kept none."""
+        """The file of a result's predictions, always in its trial's folder; None if there is none."""
         name = Path(result.predictions or "").name
         return None if name in ("", "..") else self.folder(result.spec) / name
 
@@ -121,17 +121,17 @@ class Store:
             result = _load(file, TrialResult.from_dict)
             if self.alone or result.spec.id == file.parent.name:
                 return result
-            problem = f"{file} is damaged (it speaks of {result.spec.id})"
+            problem = f"{file} is damaged (it is the result of {result.spec.id})"
         except ValueError as error:
             problem = str(error)
         if spec := spec or self._spec_of(file.parent):
             return TrialResult(spec=spec, error=f"{problem}; `openauc run` with --retry-failed runs this trial again.")
         if result is None:
-            warnings.warn(f"{problem}, and nothing tells whose it was; delete its folder.", stacklevel=3)
+            warnings.warn(f"{problem}, and its trial is not known; delete its folder.", stacklevel=3)
         return result
 
     def _spec_of(self, folder: Path) -> TrialSpec | None:
-        """The trial that a folder is named after, as it says itself or as it was planned."""
+        """The trial that a folder belongs to, by the spec in it or by the plans."""
         with suppress(ValueError, FileNotFoundError):
             said = _load(folder / SPEC, TrialSpec.from_dict)
             if self.alone or said.id == folder.name:
@@ -151,7 +151,7 @@ class Store:
             (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def copy(self, name: str, source: TrialSpec, target: TrialSpec) -> None:
-        """Give one trial a file of another, if it is there and the trial has none; one file serves both."""
+        """Link a file of one trial into the folder of another, unless it is missing or already there."""
         origin, copy = self.folder(source) / name, self.folder(target) / name
         if not origin.is_file() or copy.is_file():
             return
@@ -169,7 +169,7 @@ class Store:
 class Claims:
     """Which trainings this runner works on: an operating-system lock each, which ends with its process at the latest.
 
-    Machines that share a store need a file system with locks for all of them, such as NFS version 4.
+    Machines that share a store need a file system whose locks they share, such as NFS version 4.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -207,7 +207,7 @@ class Claims:
 
 
 def _load(file: Path, build: Callable[[Any], T]) -> T:
-    """What ``build`` makes of a JSON file; a ValueError, not yet a whole sentence, names a file that is damaged."""
+    """``build`` applied to a JSON file; a ValueError names a damaged file, and the caller adds what to do."""
     try:
         values = parse_json(file.read_bytes())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What came of trials, and the jobs that trials are run in: plain data, without torch."""
+"""Results of trials, and the jobs that run them: plain data, without torch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["SETTABLE", "Job", "Outcome", "Scalar", "TrialResult", "TrialSpec", "
 
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """What came of a trial: metrics with intervals, or an error.
+    """Result of a trial: metrics with intervals, or an error.
 
-    ``groups`` holds the metrics against one group of unknown classes each, as CUB's easy, medium and hard;
-    ``predictions`` is the file in the trial's folder that they can be recomputed from.
+    ``groups`` holds the metrics against each group of unknown classes, such as CUB's easy, medium and hard;
+    ``predictions`` is the file in the trial's folder from which the metrics can be computed again.
     """
 
     spec: TrialSpec
@@ -77,7 +77,7 @@ class Job(NamedTuple):
     keep_features: bool = False
 
     def failed(self, error: str, seconds: float = 0.0) -> Outcome:
-        """Every trial of the job failed for one reason, such as the death of its worker."""
+        """The outcome if all trials of the job failed for one reason, such as the death of its worker."""
         return Outcome(self, tuple(TrialResult(spec=spec, error=error, seconds=seconds) for spec in self.specs))
 
     def on_node(self, scratch: str | None) -> Job:
@@ -107,7 +107,7 @@ class Watch:
     """Receives the progress of a run; this base class ignores it."""
 
     def planned(self, waiting: Sequence[TrialSpec], done: Sequence[TrialResult]) -> None:
-        """The run begins: what it will do, and what was done before."""
+        """The run begins, with these trials to do and these done before."""
 
     def started(self, specs: Sequence[TrialSpec]) -> None:
         """A job was given to a worker."""

@@ -230,10 +230,8 @@ def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Ten
 
 def random_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror each image left to right with probability one half."""
-    batch = len(images)
-    mirrored = torch.randint(2, (batch,), generator=generator, device=generator.device).to(images.device)
-    both = torch.cat([images, images.flip(3)])
-    return both.index_select(0, torch.arange(batch, device=images.device) + batch * mirrored)
+    mirrored = torch.randint(2, (len(images), 1, 1, 1), generator=generator, device=generator.device)
+    return torch.where(mirrored.to(images.device, torch.bool), images.flip(3), images)
 
 
 def to_float(images: Tensor, *, normalize: bool) -> Tensor:

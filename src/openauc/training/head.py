@@ -1,4 +1,4 @@
-"""A head on embeddings as a trained thing: scikit-learn fits it once, and any score can be tested on it."""
+"""A head on embeddings: scikit-learn fits it once, and any score can be tested on it."""
 
 from __future__ import annotations
 

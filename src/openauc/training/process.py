@@ -1,4 +1,4 @@
-"""What a training process is and has: its place among others, its device, its signals."""
+"""The process of a training: its rank among several, its device and its signals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def on_cpu() -> bool:
 
 
 def process_state() -> PartialState:
-    """Which of how many processes this is, and its device."""
+    """Rank of this process, number of processes, and device."""
     return PartialState(cpu=on_cpu())
 
 

@@ -1,4 +1,4 @@
-"""Trained things that turn samples into features and logits: a network in training, or one taken from its folder."""
+"""Networks that turn images into features and logits, trained when they are first needed or read from a folder."""
 
 from __future__ import annotations
 
