@@ -19,7 +19,8 @@ Operations = Literal["all", "digits"]
 class Recipe:
     """How to train: everything that belongs neither to the method nor to the data.
 
-    The defaults are the ``plain`` recipe for colour images of 32 pixels.
+    The defaults are the ``plain`` recipe for colour images of 32 pixels. Values out of range or of the wrong type raise
+    ValueError or TypeError.
 
     Parameters
     ----------
@@ -49,11 +50,6 @@ class Recipe:
         Subtract the mean and divide by the deviation of CIFAR-10; otherwise images stay in [0, 1].
     image_size : int
         Side in pixels of the square the network sees.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a value outside its range, or of the wrong type.
 
     Examples
     --------

@@ -1,5 +1,6 @@
 import itertools
 import json
+import multiprocessing
 
 import pytest
 import torch
@@ -204,7 +205,8 @@ def gathering_rank(rank, folder):
 
 
 def test_two_gathering_processes_equal_one(tmp_path):
-    mp.spawn(gathering_rank, args=(tmp_path,), nprocs=2)
+    multiprocessing.set_forkserver_preload(["torch"])  # both ranks share one import
+    mp.start_processes(gathering_rank, args=(tmp_path,), nprocs=2, start_method="forkserver")
     results = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     for case, (options, counts) in enumerate(GATHER_CASES):
         known, unknown = (

@@ -33,7 +33,7 @@ def make_embeddings(protocol: Protocol, data_root: Path | None) -> None:
             file.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{file.path}.lock"):
                 if not file.path.is_file():  # nobody else made it in the meantime
-                    encoder = get_encoder(file.encoder, kind=encoder_kind(file.encoder))
+                    encoder = get_encoder(source.encoder, kind=encoder_kind(source.encoder))
                     write_embeddings(open_items(str(file.made_of), wanted=encoder.kind), encoder, file.path)
 
 

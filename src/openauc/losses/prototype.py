@@ -22,33 +22,26 @@ def squared_distance(features: Tensor, points: Tensor, *, per_class: int = 1) ->
     >>> squared_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0], [3.0, 4.0]])).tolist()
     [[12.5, 0.0]]
     """
+    if per_class < 1 or len(points) % per_class:
+        raise ValueError(
+            f"{len(points)} points cannot be shared out as {per_class} per class; pass num_classes * per_class points, "
+            "those of class 0 first."
+        )
     # The expanded square needs no array of shape (B, K, D).
     total = features.square().sum(1, keepdim=True) - 2 * features @ points.T + points.square().sum(1)
-    return _class_mean(total / features.shape[1], per_class)
+    distance = total / features.shape[1]
+    return distance if per_class == 1 else distance.reshape(len(distance), -1, per_class).mean(2)
 
 
-def dot_distance(features: Tensor, points: Tensor, *, per_class: int = 1) -> Tensor:
-    r"""Dot product with the points, averaged over the points of a class and *not* divided by D.
+def dot_distance(features: Tensor, points: Tensor) -> Tensor:
+    r"""Dot product of features (B, D) with points (K, D), *not* divided by D, of shape (B, K).
 
     .. math:: d_d(x, P_c) = \phi(x) \cdot P_c
-
-    Shapes as in :func:`squared_distance`.
 
     >>> dot_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[1.0, 0.0], [1.0, 1.0]])).tolist()
     [[3.0, 7.0]]
     """
-    return _class_mean(features @ points.T, per_class)
-
-
-def _class_mean(distance: Tensor, per_class: int) -> Tensor:
-    if per_class == 1:
-        return distance
-    if per_class < 1 or distance.shape[1] % per_class:
-        raise ValueError(
-            f"{distance.shape[1]} points cannot be shared out as {per_class} per class; pass "
-            "num_classes * per_class points, those of class 0 first."
-        )
-    return distance.reshape(len(distance), -1, per_class).mean(2)
+    return features @ points.T
 
 
 def gcpl_loss(

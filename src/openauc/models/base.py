@@ -19,15 +19,6 @@ class Backbone(nn.Module):
     A subclass names its ``cut_points`` in order, from ``"input"`` to ``"features"``, sets ``feature_dim`` and
     defines :meth:`stage`, the step from one cut point to the next; everything else follows from these three.
 
-    Attributes
-    ----------
-    feature_dim : int
-        D, the length of one feature vector.
-    cut_points : tuple of str
-        Places where mixup may happen, in the order of computation.
-    head_bias : bool
-        Whether the linear head has a bias.
-
     Examples
     --------
     >>> class Pooled(Backbone):
@@ -39,8 +30,11 @@ class Backbone(nn.Module):
     """
 
     feature_dim: int
+    """D, the length of one feature vector."""
     cut_points: tuple[str, ...]
+    """Places where mixup may happen, in the order of computation."""
     head_bias = True
+    """Whether the linear head has a bias."""
 
     def stage(self, name: str, hidden: Tensor) -> Tensor:
         """Compute the cut point `name` from the value at the cut point before it."""

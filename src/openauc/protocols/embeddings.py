@@ -28,7 +28,6 @@ class EmbeddingFile(NamedTuple):
 
     path: Path
     made_of: Path | None
-    encoder: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +88,7 @@ class EmbeddingSource:
             file = f"{self.name}_{self.encoder}_{name}.parquet"
             found = next((home / file for home in homes if (home / file).is_file()), cache_folder() / file)
             raw = [] if data is None else list((data / self.name).glob(f"{name}-*.parquet"))
-            files.append(EmbeddingFile(found, raw[0] if len(raw) == 1 else None, self.encoder))
+            files.append(EmbeddingFile(found, raw[0] if len(raw) == 1 else None))
         return files
 
     def _read(self, part: SourcePart, root: Path | None) -> tuple[NDArray[np.float32], NDArray[Any]]:

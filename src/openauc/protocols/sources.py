@@ -273,19 +273,15 @@ def _open_parquet(file: Path) -> Iterator[Any]:
 
 def _columns(schema: Any, file: Path) -> tuple[str, str]:
     """Names of the image and the label column of an Arrow schema."""
-    image = next((name for name in _IMAGE_COLUMNS if name in schema.names), None)
-    label = next((name for name in LABEL_COLUMNS if name in schema.names), None)
-    if image is None or label is None:
+    types, found = _optional_import("pyarrow").types, {field.name: field.type for field in schema}
+    image = next((name for name in _IMAGE_COLUMNS if name in found), "")
+    label = next((name for name in LABEL_COLUMNS if name in found), "")
+    encoded = image and types.is_struct(found[image]) and found[image].get_field_index("bytes") >= 0
+    if not (encoded and label and types.is_integer(found[label])):
+        columns = ", ".join(f"{name} ({type_})" for name, type_ in found.items())
         raise ValueError(
-            f"{file} has the columns {schema.names}; expected one of {_IMAGE_COLUMNS} for images and one of "
-            f"{LABEL_COLUMNS} for labels, as on the Hub."
-        )
-    types = _optional_import("pyarrow").types
-    image_type, label_type = schema.field(image).type, schema.field(label).type
-    if not types.is_struct(image_type) or image_type.get_field_index("bytes") < 0 or not types.is_integer(label_type):
-        raise ValueError(
-            f"{file}: column {image!r} is {image_type} and {label!r} is {label_type}; expected "
-            "struct<bytes: binary, path: string> and an integer, as on the Hub."
+            f"{file} has the columns {columns}; expected one of {_IMAGE_COLUMNS} of struct<bytes: binary, path: string>, "
+            f"the images, and one of {LABEL_COLUMNS} of integers, as on the Hub."
         )
     return image, label
 
@@ -426,10 +422,8 @@ class DigitsSource:
             np.load(file, allow_pickle=False) as arrays,
         ):
             grey, labels = arrays["images"], arrays["labels"].astype(np.int64)
-        rank_in_class = np.zeros(len(labels), dtype=np.int64)
-        for label in range(10):
-            rank_in_class[labels == label] = np.arange(np.sum(labels == label))
-        in_part = (rank_in_class % 3 == 2) == (part == "test")
+        rank_in_class = (labels[:, np.newaxis] == np.arange(10)).cumsum(axis=0)[np.arange(len(labels)), labels]
+        in_part = (rank_in_class % 3 == 0) == (part == "test")
         rows = np.flatnonzero(in_part & np.isin(labels, classes))
         return Examples(np.repeat(grey[rows, :, :, np.newaxis], 3, axis=3), labels[rows])
 
