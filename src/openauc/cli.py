@@ -44,18 +44,19 @@ class _Command(TyperCommand):
         places = [os.path.realpath(path) for path in outputs if not is_stream(path)]
         if len(set(places)) < len(places):
             raise ValueError(f"two options name the same file to write, {outputs[0]}; name a file for each.")
-        with keep_inputs(*self._inputs(ctx.params)):
+        with keep_inputs(*self._inputs(ctx.params, own=set(map(os.path.realpath, outputs)))):
             for path in outputs:  # before the work; the writer checks again
                 refuse_input(path)
             return super().invoke(ctx)
 
-    def _inputs(self, values: dict[str, Any]) -> Iterator[Path]:
+    def _inputs(self, values: dict[str, Any], own: set[str]) -> Iterator[Path]:
+        """Files to read; a folder that is ``own``, as in `openauc train digits -o digits`, holds none of them."""
         for parameter in self.params:
             if parameter.param_type_name == "argument" or parameter.name in _INPUTS:
                 given = values.get(parameter.name or "")
                 for path in map(Path, given if isinstance(given, list | tuple) else [given] if given else []):
                     yield path
-                    for pattern in _INPUT_FILES if path.is_dir() else ():
+                    for pattern in _INPUT_FILES if path.is_dir() and os.path.realpath(path) not in own else ():
                         yield from path.glob(pattern)
 
 

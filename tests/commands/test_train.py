@@ -128,6 +128,14 @@ def test_without_a_folder_it_is_below_runs(tmp_path, monkeypatch):
     assert "--recipe plain is the published one" in said
 
 
+def test_a_folder_may_be_called_as_its_protocol(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "digits", "-m", "gcpl", *SMALL, "-o", "digits")
+    run(*words)
+    run(*words, "--keep", "features")
+    assert (tmp_path / "digits" / features_file("test")).is_file()
+
+
 def test_features_of_every_part_can_be_kept(finished, tmp_path):
     out, words, _ = finished
     again = tmp_path / "run"

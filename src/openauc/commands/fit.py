@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -111,20 +112,19 @@ def fit(
         say(f"      openauc report {folder} [labelled{suffix}]")
 
 
-def _read(table: FeatureTable) -> list[str]:
+def _read(table: FeatureTable) -> Iterator[str]:
     n, width = table.features.shape
     names = table.spec.features
     shown = [*names[:_MOST_NAMED], *(("…", names[-1]) if len(names) > _MOST_NAMED else ())]
     encoder = "" if table.spec.encoder is None else f", encoder {table.spec.encoder}"
-    lines = [
+    yield (
         f"{table.path}: {n:,} samples, {width} features ({'column' if len(names) == 1 else 'columns'} "
         f"{', '.join(shown)}{encoder}), labels in column {table.spec.label}"
-    ]
+    )
     if table.left_out:
-        lines.append(f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}")
+        yield f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}"
     if table.dropped:
-        lines.append(f"dropped, as cells are empty: {table.dropped:,} rows")
-    return lines
+        yield f"dropped, as cells are empty: {table.dropped:,} rows"
 
 
 def _hints(table: FeatureTable, unknown_label: str | None) -> list[str]:
