@@ -56,7 +56,7 @@ def watch(
     STREAM needs no labels; once they come in, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, an
     alarm is ever raised with probability --alpha at most, however long the stream is.
     """
-    from openauc._files import keep_inputs, write_text
+    from openauc._files import write_text
     from openauc.features import OpenSetClassifier
     from openauc.features.monitor.monitor import Monitor
 
@@ -90,8 +90,7 @@ def watch(
             name = "the stream" if stream is None else stream.name
             command = shlex.join(["openauc", *sys.argv[1:]])
             page = monitor_report(monitor, name=str(folder), stream=name, command=command)
-            with keep_inputs(*([state] if state else [])):
-                write_text(out, page)
+            write_text(out, page)
             say(f"wrote {out}")
         if state is not None:
             monitor.save(state)  # last: what fails before can be done again
