@@ -37,7 +37,7 @@ def test_methods_take_the_options_of_their_trials(name, options):
     for method, backbone, method_args in variants:
         if method in HEAD_NAMES:
             continue
-        network = make_backbone("vgg32" if backbone == "resnet50" else backbone, width=4)
+        network = make_backbone("vgg32" if backbone == "resnet50" else backbone, width=4, num_features=8)
         make_method(method, network, 4, rng=np.random.default_rng(0), method_args=dict(method_args))
 
 
