@@ -240,9 +240,9 @@ COVERED = standard_metrics(max_ofpr=0.2)
 
 @pytest.fixture(scope="module")
 def coverage() -> dict[str, float]:
-    """Share of 400 data sets of 250 + 250 samples whose 95 % interval holds the population value (of 2 million)."""
+    """Share of 400 data sets of 250 + 250 samples whose 95 % interval holds the population value (of 400,000)."""
     rng = np.random.default_rng(2024)
-    truth = evaluate(*simulate(10**6, 10**6, rng), metrics=COVERED, level=None).values
+    truth = evaluate(*simulate(200_000, 200_000, rng), metrics=COVERED, level=None).values
     hits = dict.fromkeys(COVERED, 0)
     for run in range(RUNS):
         found = evaluate(*simulate(250, 250, rng), metrics=COVERED, n_replicates=500, rng=run)
