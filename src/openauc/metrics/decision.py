@@ -101,12 +101,10 @@ def closed_set_accuracy(
     0.6666666666666666
     """
     score = np.zeros(len(check.as_labels("y_true", y_true))) if open_score is None else open_score
-    samples = read_samples(
-        y_true, y_pred, score, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
-    )
-    if samples.weight is None:
-        return samples.n_correct / samples.n_known
-    return float(samples.weight[samples.kind == CORRECT].sum() / samples.totals[0])
+    options: Any = {"unknown_label": unknown_label, "need_unknown": False, "sample_weight": sample_weight}
+    samples = read_samples(y_true, y_pred, score, **options)
+    correct = samples.n_correct if samples.weight is None else samples.weight[samples.kind == CORRECT].sum()
+    return float(correct / samples.totals[0])
 
 
 class Confusion(NamedTuple):
@@ -277,18 +275,15 @@ class ThresholdSweep:
 
     def best(self, name: str) -> Best:
         """Largest value of metric ``name`` and its threshold."""
-        return best_of(self._metric(name), self.threshold)
+        return best_of(self.values[check.check_choice("metric", name, self.values)], self.threshold)
 
     def curve(self, name: str, against: Literal["threshold", "unknown_tpr"] = "unknown_tpr") -> Curve:
         """Metric ``name`` against the threshold, or against the TPR of the unknown class (the paper's Figure 1)."""
         check.check_choice("against", against, ("threshold", "unknown_tpr"))
-        values = self._metric(name)
+        values = self.values[check.check_choice("metric", name, self.values)]
         if against == "threshold":
             return Curve(self.threshold, values, self.threshold, "threshold", name)
         return against_unknown_tpr(self.unknown_tpr, values, self.threshold, name)
-
-    def _metric(self, name: str) -> Floats:
-        return self.values[check.check_choice("metric", name, self.values)]
 
 
 def against_unknown_tpr(unknown_tpr: Floats, values: Floats, threshold: Floats, name: str) -> Curve:

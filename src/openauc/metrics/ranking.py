@@ -33,25 +33,23 @@ class ScoreDirectionWarning(UserWarning):
     """
 
 
-def warn_if_reversed(auroc: float, *, stacklevel: int = 3) -> None:
+def warn_if_reversed(auroc: float) -> None:
     """Warn when unknown samples are ranked below known ones more often than above."""
     if auroc < 0.5:
-        warnings.warn(
+        sentence = (
             f"AUROC is {auroc:.4f}, below 0.5: the score may point the wrong way. Here a higher open_score "
             "means more unknown; if yours is a confidence (higher = known), pass -open_score, or "
-            "--lower-is-unknown on the command line.",
-            ScoreDirectionWarning,
-            stacklevel=stacklevel,
+            "--lower-is-unknown on the command line."
         )
+        warnings.warn(sentence, ScoreDirectionWarning, stacklevel=3)
 
 
-def _pair_credit(below: Counts, unknown: Counts, ties: Ties) -> Floats:
-    """Twice the credit of all pairs; ``below`` counts the accepted known samples that take part."""
-    new_known, new_unknown = np.diff(below, axis=-1), np.diff(unknown, axis=-1)
-    exact = may_overflow(below, unknown)
-    dot = exact_dot if exact else np.vecdot
+def _mean_credit(table: RankTable, below: Counts, ties: Ties) -> Floats:
+    """Mean credit of the pairs; ``below`` counts the accepted known samples that take part."""
+    new_known, new_unknown = np.diff(below, axis=-1), np.diff(table.unknown, axis=-1)
+    dot: Any = exact_dot if may_overflow(below, table.unknown) else np.vecdot
     credit = _double_credit(dot(below[..., :-1], new_unknown), dot(new_known, new_unknown), ties)
-    return np.asarray(float(credit) if exact else credit)
+    return np.asarray(1.0 * credit / (2.0 * table.n_known * table.n_unknown))
 
 
 def _double_credit(less: Any, equal: Any, ties: Ties) -> Any:
@@ -61,14 +59,13 @@ def _double_credit(less: Any, equal: Any, ties: Ties) -> Any:
 
 def openauc_of(table: RankTable, ties: Ties = "half", low: float = 0.0, high: float = 1.0) -> Floats:
     if low == 0.0 and high == 1.0:
-        return _pair_credit(table.correct, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
-    ofpr = table.unknown / table.n_unknown[..., None]
-    cotpr = table.correct / table.n_known[..., None]
+        return _mean_credit(table, table.correct, ties)
+    ofpr, cotpr = table.unknown / table.n_unknown[..., None], table.correct / table.n_known[..., None]
     return np.asarray(segment_areas(ofpr, cotpr, low, high, step=ties == "strict").sum(axis=-1) / (high - low))
 
 
 def auroc_of(table: RankTable, ties: Ties = "half") -> Floats:
-    return _pair_credit(table.known, table.unknown, ties) / (2.0 * table.n_known * table.n_unknown)
+    return _mean_credit(table, table.known, ties)
 
 
 def accuracy_of(table: RankTable) -> Floats:

@@ -7,6 +7,7 @@ rising ``open_score``, equal scores together. Use them with ``evaluate(..., metr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -86,9 +87,8 @@ def expected_calibration_error(
     """
     if bins < 1:
         raise ValueError(f"bins is {bins}; expected at least one.")
-    samples = read_samples(
-        y_true, y_pred, confidence, unknown_label=unknown_label, need_unknown=False, sample_weight=sample_weight
-    )
+    options: Any = {"unknown_label": unknown_label, "need_unknown": False, "sample_weight": sample_weight}
+    samples = read_samples(y_true, y_pred, confidence, **options)
     known = samples.kind != UNKNOWN_KIND
     said = samples.score[known].astype(np.float64)
     outside = np.flatnonzero((said < 0.0) | (said > 1.0))
