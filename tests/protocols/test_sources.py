@@ -173,9 +173,7 @@ def test_a_file_damaged_inside_is_named(write_parquet: WriteParquet, tmp_path: P
 
 def test_wrong_columns_are_listed(write_parquet: WriteParquet, tmp_path: Path) -> None:
     write_parquet("mnist/train-00000-of-00001.parquet", [0], columns=("picture", "label"))
-    with pytest.raises(
-        ValueError, match=r"has the columns picture \(struct.*, label \(int64\); expected one of .*'img'"
-    ):
+    with pytest.raises(ValueError, match=r"has the columns picture \(struct.*, label \(int64\); expected .*'img'"):
         read(MNIST, root=tmp_path)
 
 

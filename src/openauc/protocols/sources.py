@@ -280,8 +280,8 @@ def _columns(schema: Any, file: Path) -> tuple[str, str]:
     if not (encoded and label and types.is_integer(found[label])):
         columns = ", ".join(f"{name} ({type_})" for name, type_ in found.items())
         raise ValueError(
-            f"{file} has the columns {columns}; expected images, one of {_IMAGE_COLUMNS} of struct<bytes: binary, path: "
-            f"string>, and one of {LABEL_COLUMNS} of integers, as on the Hub."
+            f"{file} has the columns {columns}; expected one of {_IMAGE_COLUMNS}, of type struct<bytes: binary, path: "
+            f"string>, and one of {LABEL_COLUMNS}, of integers, as on the Hub."
         )
     return image, label
 
