@@ -158,7 +158,7 @@ def test_on_a_terminal_the_stages_are_shown(
             monkeypatch.setattr(found, "update", shown.append)
             return found
 
-    monkeypatch.setattr("rich.console.Console", Terminal)
+    monkeypatch.setattr(command, "Console", Terminal)
     said = run("fit", fitted[0] / "train.parquet", *QUICK, "-o", tmp_path / "m")
     assert any(re.fullmatch(r"fitting; done: \d+ heads without some classes: [0-9.]+ s", line) for line in shown)
     assert "heads without" not in said

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from rich.text import Text
 from typer import Argument, Option
 
 from openauc._columns import read_about, read_columns
@@ -253,8 +254,6 @@ def _show_evaluation(evaluation: Evaluation, labels: Mapping[str, str], title: s
 
 
 def _show_legacy(found: Iterable[LegacyRow]) -> None:
-    from rich.text import Text
-
     rows = (
         (Text.assemble(f"{r.name}\n", (r.why, "dim")), f"{r.value:.4f}", f"{r.exact_value:.4f}", f"{r.difference:+.4f}")
         for r in found
@@ -283,8 +282,6 @@ def _slice_name(value: str | None) -> str:
 
 
 def _show_slices(found: ShardedEvaluation, labels: Mapping[str, str]) -> None:
-    from rich.text import Text
-
     def cell(evaluation: Evaluation, name: str) -> str | Text:
         if name not in evaluation.values:
             return "–"

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from rich.console import Console
+from rich.table import Table
 from typer import Argument, Option
 
 from openauc._columns import means_unknown
@@ -141,8 +143,6 @@ def _hints(table: FeatureTable, unknown_label: str | None) -> list[str]:
 
 def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.int64] | None, *, quiet: bool) -> None:
     """Fit; a terminal shows the last finished step, and a warning that is also a note of the report is not repeated."""
-    from rich.console import Console
-
     console = Console(stderr=True)
     shown = console.status("fitting") if console.is_terminal and not quiet else nullcontext()
     with warnings.catch_warnings(record=True) as raised, shown as status:
@@ -158,7 +158,6 @@ def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.
 
 def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     """Print which scores were tried, which one is used, the forecast and the guarantee."""
-    from rich.table import Table
 
     from openauc.commands.progress import clock
     from openauc.features.classifier.tables import unknown_when

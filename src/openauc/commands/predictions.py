@@ -12,6 +12,7 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rich.text import Text
 from typer import Argument, Option
 
 from openauc._columns import ColumnNames, means_unknown
@@ -233,8 +234,6 @@ _OUTCOMES = {"kept": "kept", "failed": "FAILED", "better": "better", None: ""}
 
 def show_verdict(verdict: Verdict, title: str) -> None:
     """Print what decisions are worth, and whether the model said so."""
-    from rich.text import Text
-
     rows: list[tuple[str | Text, ...]] = []
     for found in verdict.findings:
         aim = "" if found.aim is None else f"{found.said} {found.aim:{'.4f' if found.aim_interval else 'g'}}"
@@ -265,8 +264,6 @@ def _show_comparison(comparison: Comparison) -> None:
 
 
 def _show_audit(result: Audit) -> None:
-    from rich.text import Text
-
     def change(before: float, after: float) -> Text:
         return Text(f"{before:.4f} → {after:.4f}", style="bold" if after >= before else "")
 

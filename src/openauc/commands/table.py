@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from rich.console import Console
 from typer import Argument, Option
 
 from openauc.commands.terminal import visible
@@ -107,7 +108,6 @@ def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, re
 
 def show(summaries: Sequence[Summary]) -> None:
     """Print for a terminal, or plainly where there is none."""
-    from rich.console import Console
 
     from openauc.bench.rendering import Grid, layout, render, rich_table
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -24,8 +26,6 @@ def visible(text: str) -> str:
 
 def say(text: object, *, err: bool = False) -> None:
     """Print a line."""
-    import typer
-
     typer.echo(visible(str(text)), err=err)
 
 
@@ -46,18 +46,12 @@ def bounds_text(bounds: Iterable[float] | None) -> str:
 
 def console() -> Console:
     """Names of files and classes are shown as they are, brackets and colons included."""
-    from rich.console import Console
-
     width = None if Console().is_terminal else 120
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def show_list(columns: Sequence[str], rows: Iterable[Sequence[str]], *, width: int, title: str | None = None) -> None:
     """Print a table without lines, each row on one line; ``width`` is that of a file."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, no_wrap=True)
@@ -68,9 +62,6 @@ def show_list(columns: Sequence[str], rows: Iterable[Sequence[str]], *, width: i
 
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], caption: str = "") -> None:
     """Print a table below its title; ``rows`` hold texts, the first column to the left."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
 
     def cell(value: Any) -> Any:
         return visible(value) if isinstance(value, str) else value
