@@ -25,7 +25,7 @@ from openauc._validation import UNKNOWN
 from openauc.features.classifier.heads import Array, Floats, Head, affine
 from openauc.features.classifier.scaling import Scaling
 from openauc.features.scores.base import Score
-from openauc.features.scores.registry import SCORES, make_score
+from openauc.features.scores.registry import SCORES
 
 BY_CLASS = "_by_class"
 """Ending of the name of a score less what is usual for the predicted class."""
@@ -87,16 +87,6 @@ def name_of(score: Any) -> str:
     return score if isinstance(score, str) else getattr(score, "__name__", type(score).__name__)
 
 
-class _Function(Score):
-    """A function of features and logits, as a score."""
-
-    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
-        self.function = function
-
-    def __call__(self, features: Array, logits: Array) -> Array:
-        return np.asarray(self.function(features, logits), np.float64)
-
-
 class OutlierLogit(Score):
     """Log-odds of being one of the given outliers rather than a known sample, by logistic regression."""
 
@@ -126,21 +116,12 @@ KINDS: dict[str, type[Score]] = {**SCORES, OUTLIERS: OutlierLogit}
 """All scores that a :class:`HeadWithScores` may hold."""
 
 
-def _new(score: Any) -> Score:
-    if isinstance(score, str):
-        return make_score(score)
-    if isinstance(score, type):
-        made: Score = score()
-        return made
-    return copy.deepcopy(score) if hasattr(score, "fit") else _Function(score)
-
-
 @dataclass(frozen=True)
 class HeadWithScores:
     """A fitted head, scores fitted to it, and the scaling of features; an estimator as head gets them unscaled."""
 
     head: Head
-    scores: dict[str, Score]
+    scores: dict[str, Any]  # each a fitted Score, or a function of features and logits
     scaling: Scaling
 
     @classmethod
@@ -151,15 +132,16 @@ class HeadWithScores:
         known = y != UNKNOWN
         labels, features = y[known], scaling(X[known])
         logits = head.logits(features if head.scaled else X[known])
-        fitted: dict[str, Score] = {}
+        fitted: dict[str, Any] = {}
         for score in scores:
-            if name_of(score) == OUTLIERS:
-                fitted[OUTLIERS] = OutlierLogit().fit_outliers(features, scaling(X[~known]))
-            else:
-                new = _new(score)
-                fitted[name_of(score)] = new.fit(
-                    features if new.centred else scaling.uncentred(features), logits, labels
-                )
+            name = name_of(score)
+            if name == OUTLIERS:
+                fitted[name] = OutlierLogit().fit_outliers(features, scaling(X[~known]))
+                continue
+            kind = SCORES[score] if isinstance(score, str) else score
+            fitted[name] = new = kind() if isinstance(kind, type) else copy.deepcopy(kind)
+            if hasattr(new, "fit"):  # a function has nothing to fit
+                new.fit(features if new.centred else scaling.uncentred(features), logits, labels)
         return cls(head, fitted, scaling)
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
@@ -168,8 +150,10 @@ class HeadWithScores:
         logits = self.head.logits(features if self.head.scaled else X)
         xp = logits.__array_namespace__()
         uncentred = self.scaling.uncentred(features)
-        raw = [score(features if score.centred else uncentred, logits) for score in self.scores.values()]
-        return xp.stack(raw, axis=1), logits
+        raw = [
+            score(features if getattr(score, "centred", True) else uncentred, logits) for score in self.scores.values()
+        ]
+        return xp.stack([xp.asarray(one, dtype=xp.float64) for one in raw], axis=1), logits
 
 
 @dataclass(frozen=True)

@@ -127,9 +127,6 @@ def _class_name(part: object, what: str) -> str:
     )
 
 
-# Writing
-
-
 def _state(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:
     """JSON of all attributes of a classifier; numbers of arrays are put into ``arrays``."""
     state = vars(classifier) | {"head_with_scores_": portable_head(classifier)}
@@ -237,9 +234,6 @@ def _labels(dtype: str, labels: list[Any]) -> NDArray[Any]:
     if kind.kind not in "UOiufb" or not same_type or kind.itemsize * len(labels) > MOST_BYTES:
         raise ValueError("it has no usable list of labels")
     return np.array(labels, kind)
-
-
-# Reading
 
 
 def _read_file(path: Path) -> OpenSetClassifier:

@@ -170,8 +170,6 @@ class Fitting:
         """(C,) number of rows of each class."""
         return np.bincount(y, minlength=len(self.model.classes_))
 
-    # Rows
-
     def _split_rows(self, known: Rows, scaling: Scaling) -> RowSplit:
         share = SPLIT_SHARE if self.model.calibration == "split" else 0.0
         if len(known) > LARGE:
@@ -246,8 +244,6 @@ class Fitting:
         if not fewest:
             quota = np.minimum(quota, np.maximum(size - 2, 0))  # two stay to learn from
         return np.sort(order[turns_in_class(self.y[order]) < quota[self.y[order]]])
-
-    # Heads and scores
 
     def _scores(self, n_rows: int) -> list[Any]:
         """Scores to compare, or the one that is wanted."""
@@ -410,8 +406,6 @@ class Fitting:
             head.fit(task.scaling.rows(self.X, rows) if head.scaled else self.X[rows], self.y[rows], weight)
         some = np.append(self._draw(rows, MOST_SCORED), outliers)
         return HeadWithScores.fit(head, self.X[some], self.y[some], task.scores, task.scaling)
-
-    # Calibration
 
     def _calibrate(
         self, task: Task, final: HeadWithScores, split: RowSplit, rejector: Rejector, gap: Floats
