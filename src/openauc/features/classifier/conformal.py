@@ -19,7 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc.features.classifier.heads import Array, Floats
+from openauc.features.scores._arrays import Array
+from openauc.features.scores.base import Floats, Rows
 from openauc.metrics.operating import order_statistic, smallest_sample
 
 
@@ -41,15 +42,13 @@ class Calibration:
     [0.75, 0.25]
     """
 
-    def __init__(self, scores: Floats, offsets: NDArray[np.int64], group: NDArray[np.int64]) -> None:
+    def __init__(self, scores: Floats, offsets: Rows, group: Rows) -> None:
         self.scores = scores
         self.offsets = offsets
         self.group = group
 
     @classmethod
-    def of(
-        cls, scores: Floats, predicted: NDArray[np.int64], n_classes: int, *, fewest: int | None = None
-    ) -> Calibration:
+    def of(cls, scores: Floats, predicted: Rows, n_classes: int, *, fewest: int | None = None) -> Calibration:
         """One group of all samples; with ``fewest`` also one for each predicted class with at least as many."""
         parts, group = [np.sort(scores)], np.zeros(n_classes, np.int64)
         if fewest is not None:
@@ -60,7 +59,7 @@ class Calibration:
         return cls(np.concatenate(parts), offsets, group)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Rows:
         """Number of samples of each group."""
         return np.diff(self.offsets)
 

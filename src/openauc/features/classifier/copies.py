@@ -16,9 +16,7 @@ from scipy.stats import chi2
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from openauc.features.classifier.scaling import Scaling
-from openauc.features.scores.base import Floats, Real
-
-Rows = NDArray[np.int64]
+from openauc.features.scores.base import Floats, Real, Rows
 
 COPY, ALIKE = 0.05, 0.2
 """Squared distance over the median one of the class: rows up to the first are copies, up to the second similar."""

@@ -28,12 +28,13 @@ from openauc._columns import is_empty
 from openauc._validation import UNKNOWN, check_choice, check_fraction, check_same_length, named
 from openauc.features.classifier.conformal import Calibration, benjamini_hochberg, guarantee
 from openauc.features.classifier.evidence import KINDS, name_of
-from openauc.features.classifier.fitting import Fitting, Rows
-from openauc.features.classifier.heads import HEADS, Array, Floats, is_fitted
+from openauc.features.classifier.fitting import Fitting
+from openauc.features.classifier.heads import HEADS, is_fitted
 from openauc.features.classifier.report import FitReport, with_other_rows
 from openauc.features.classifier.scaling import SCALINGS
 from openauc.features.classifier.tables import TableSpec
-from openauc.features.scores.base import REJECTORS
+from openauc.features.scores._arrays import Array
+from openauc.features.scores.base import REJECTORS, Floats, Rows
 from openauc.features.scores.registry import SCORES
 from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
 from openauc.predictions import Predictions

@@ -22,9 +22,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from openauc._validation import UNKNOWN
-from openauc.features.classifier.heads import Array, Floats, Head, affine
+from openauc.features.classifier.heads import Head, affine
 from openauc.features.classifier.scaling import Scaling
-from openauc.features.scores.base import Score
+from openauc.features.scores._arrays import Array
+from openauc.features.scores.base import Floats, Rows, Score
 from openauc.features.scores.registry import SCORES
 
 BY_CLASS = "_by_class"
@@ -41,7 +42,7 @@ class EvidenceScale(NamedTuple):
 
     mean: Floats
     deviation: Floats
-    columns: NDArray[np.int64] = np.empty(0, np.int64)
+    columns: Rows = np.empty(0, np.int64)
     usual: Floats = np.empty((1, 0))
 
     def __call__(self, raw: Array, predicted: Array) -> Array:
@@ -55,7 +56,7 @@ class EvidenceScale(NamedTuple):
 
 def standardise(
     raw: Floats,
-    predicted: NDArray[np.int64],
+    predicted: Rows,
     correct: NDArray[np.bool_],
     *,
     n_classes: int,
@@ -125,9 +126,7 @@ class HeadWithScores:
     scaling: Scaling
 
     @classmethod
-    def fit(
-        cls, head: Head, X: NDArray[Any], y: NDArray[np.int64], scores: Sequence[Any], scaling: Scaling
-    ) -> HeadWithScores:
+    def fit(cls, head: Head, X: NDArray[Any], y: Rows, scores: Sequence[Any], scaling: Scaling) -> HeadWithScores:
         """Fit scores to a fitted head, on samples it was fitted on and, with label -1, outliers."""
         known = y != UNKNOWN
         labels, features = y[known], scaling(X[known])
@@ -163,7 +162,7 @@ class Fold:
     evidence: Floats  # (n, m), standardised
     known: NDArray[np.bool_]  # whether the sample's class is one of the head's
     correct: NDArray[np.bool_]  # known, and classified correctly
-    label: NDArray[np.int64]  # class among all classes; -1 for outliers
+    label: Rows  # class among all classes; -1 for outliers
     weight: Floats
     gap: Floats = field(default_factory=lambda: np.empty(0))
     """(k,) by how much each raw score is higher for samples of held-out classes than for correct ones."""
@@ -193,7 +192,7 @@ class Task(NamedTuple):
     """What a head and scores are fitted on, and how."""
 
     X: NDArray[Any]
-    y: NDArray[np.int64]  # -1 for outliers
+    y: Rows  # -1 for outliers
     weight: Floats | None
     make_head: Callable[[], Head]
     scores: Sequence[Any]
@@ -221,8 +220,8 @@ class Scored(NamedTuple):
     """Samples that a head was not trained on: their scores, and their predicted and true classes."""
 
     scores: Floats  # (n, m), not standardised; or (n,), of a rejector
-    predicted: NDArray[np.int64]
-    label: NDArray[np.int64]
+    predicted: Rows
+    label: Rows
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -234,7 +233,7 @@ class Scored(NamedTuple):
         return Scored(self.scores[rows], self.predicted[rows], self.label[rows])
 
 
-def fit_and_score(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Scored:
+def fit_and_score(task: Task, train: Rows, test: Rows) -> Scored:
     """Fit a head and scores on the training rows, outliers (-1) among them, and score the test rows."""
     known = task.y[train] != UNKNOWN
     rows = train[known]
@@ -248,7 +247,7 @@ def fit_and_score(task: Task, train: NDArray[np.int64], test: NDArray[np.int64])
     return Scored(raw, classes[logits.argmax(1)], task.y[test])
 
 
-def fit_fold(task: Task, train: NDArray[np.int64], test: NDArray[np.int64]) -> Fold:
+def fit_fold(task: Task, train: Rows, test: Rows) -> Fold:
     """The same where the training rows lack some classes, whose samples are then unknown."""
     raw, predicted, y = scored = fit_and_score(task, train, test)
     known, correct = np.isin(y, task.y[train]) & (y != UNKNOWN), scored.correct

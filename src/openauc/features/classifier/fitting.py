@@ -29,19 +29,18 @@ from openauc.features.classifier.evidence import (
     name_of,
     standardise,
 )
-from openauc.features.classifier.heads import HEADS, EstimatorHead, Floats, Head, is_fitted, thawed
+from openauc.features.classifier.heads import HEADS, EstimatorHead, Head, is_fitted, thawed
 from openauc.features.classifier.rejector import AVERAGE, CONFIDENCE, Choice, Rejector, choose_rejector, estimate
 from openauc.features.classifier.report import FitReport, Tried
 from openauc.features.classifier.scaling import Scaling
 from openauc.features.classifier.splits import HeldOutSplit, deal, random_turns
-from openauc.features.scores.base import REJECTORS
+from openauc.features.scores.base import REJECTORS, Floats, Rows
 from openauc.features.scores.distance import spread_ratio, turns_in_class
 from openauc.features.scores.registry import SCORES
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
-Rows = NDArray[np.int64]
 Plan = tuple[Rows, Rows]
 """Training rows and test rows of one head."""
 

@@ -25,10 +25,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from openauc._validation import named
-
-Floats = NDArray[np.float64]
-Array = Any
-"""A numpy array, or one of another library of the array API standard."""
+from openauc.features.scores._arrays import Array
+from openauc.features.scores.base import Floats, Rows
 
 MOST_LOGITS = 20_000_000
 """Samples times classes up to which scikit-learn fits the logistic head; beyond, mini-batches are used."""
@@ -51,7 +49,7 @@ class Head:
     def __init__(self, strength: float = 1.0) -> None:
         self.strength = strength
 
-    def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
+    def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         """Learn classes 0..C-1."""
         raise NotImplementedError(f"{type(self).__name__} has no fit(X, y, sample_weight); define it.")
 
@@ -71,7 +69,7 @@ class LogisticHead(Head):
     weight: NDArray[Any]
     bias: NDArray[Any]
 
-    def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
+    def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         if len(y) * int(y.max() + 1) > MOST_LOGITS:
             self.weight, self.bias = fit_by_batches(X, y, sample_weight, self.strength)
             return self
@@ -93,7 +91,7 @@ class ClassMeanHead(Head):
     means: NDArray[Any]
     scale: float
 
-    def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
+    def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         classes = (y == label for label in range(y.max() + 1))
         self.means = np.stack([np.average(X[c], axis=0, weights=weight[c]) for c in classes]).astype(X.dtype)
@@ -117,7 +115,7 @@ class MLPHead(Head):
     weight: NDArray[Any]
     bias: NDArray[Any]
 
-    def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
+    def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             fitted = MLPClassifier((128,), alpha=1 / self.strength, max_iter=60, random_state=0)
@@ -145,7 +143,7 @@ class EstimatorHead(Head):
         super().__init__()
         self.estimator = estimator
 
-    def fit(self, X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
+    def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         """Fit a copy; the weights reach the last step of a pipeline."""
         self.fitted = _unfitted(self.estimator)
         prefix, last = "", self.fitted
@@ -276,7 +274,7 @@ def is_fitted(estimator: Any) -> bool:
 
 
 def fit_by_batches(
-    X: NDArray[Any], y: NDArray[np.int64], sample_weight: Floats | None, strength: float
+    X: NDArray[Any], y: Rows, sample_weight: Floats | None, strength: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     r"""Weights (C, d) and biases (C,) that nearly minimise :math:`s \sum_i w_i \ell_i + \lVert W \rVert^2 / 2`.
 

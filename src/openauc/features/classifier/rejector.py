@@ -22,12 +22,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from openauc.features.classifier.evidence import BY_CLASS, OUTLIERS, Fold
-from openauc.features.classifier.heads import Array, Floats
-from openauc.features.scores.base import REJECTORS
+from openauc.features.scores._arrays import Array
+from openauc.features.scores.base import REJECTORS, Floats, Rows
 from openauc.features.scores.registry import SCORES
 from openauc.intervals import Interval
-
-Rows = NDArray[np.int64]
 
 AVERAGE = ("max_logit", "distance", "relative_mahalanobis_pp")
 """Scores of the fixed average: one of the logits, one of training samples, one of classes."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openauc._validation import check_choice
 from openauc.features.scores._arrays import Array
-from openauc.features.scores.base import Floats
+from openauc.features.scores.base import Floats, Rows
 
 SCALINGS = ("auto", "embedding", "columns")
 LENGTH = 10.0
@@ -35,7 +35,7 @@ class Scaling(NamedTuple):
     kind: str = "embedding"
 
     @classmethod
-    def of(cls, X: NDArray[Any], rows: NDArray[np.int64], kind: str = "auto") -> Scaling:
+    def of(cls, X: NDArray[Any], rows: Rows, kind: str = "auto") -> Scaling:
         """From some rows of X; ``kind`` is ``"embedding"`` (one factor), ``"columns"`` (one for each) or ``"auto"``."""
         check_choice("scaling", kind, SCALINGS)
         some = rows[:: -(-len(rows) // MOST_ROWS)]
@@ -80,7 +80,7 @@ class Scaling(NamedTuple):
         xp = scaled.__array_namespace__()
         return scaled + xp.astype(xp.asarray(self.centre * self.factor), scaled.dtype)
 
-    def rows(self, X: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    def rows(self, X: NDArray[Any], rows: Rows) -> NDArray[Any]:
         """Scaled rows of X, made without a second array of that size."""
         scaled = np.empty((len(rows), X.shape[1]), X.dtype)
         for start in range(0, len(rows), CHUNK):

@@ -11,6 +11,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from openauc._validation import check_fraction
+from openauc.features.scores.base import Rows
 from openauc.features.scores.distance import turns_in_class
 from openauc.scoring import make_scorer
 
@@ -66,9 +67,7 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
         self.unknown_label = unknown_label
         self.random_state = random_state
 
-    def split(
-        self, X: Any, y: ArrayLike | None = None, groups: Any = None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def split(self, X: Any, y: ArrayLike | None = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Rows of the training and of the test part of each fold; rows of one group are in the same part."""
         labels, outlier, n_folds, n_repeats = self._plan(y)
         groups = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
@@ -109,9 +108,7 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
         return labels, outlier, n_folds, repeats if self.n_repeats is None else self.n_repeats
 
 
-def _drawn(
-    labels: NDArray[Any], groups: NDArray[np.int64], share: float, rng: np.random.RandomState
-) -> NDArray[np.bool_]:
+def _drawn(labels: NDArray[Any], groups: Rows, share: float, rng: np.random.RandomState) -> NDArray[np.bool_]:
     """Rows of a share of each class's groups, at least one group if there are two, and never a whole class."""
     first, of_group = np.unique(groups, return_index=True, return_inverse=True)[1:]
     turn = random_turns(labels[first], rng)
@@ -132,7 +129,7 @@ def random_turns(labels: NDArray[Any], rng: np.random.RandomState) -> NDArray[np
     return turns
 
 
-def deal(y: NDArray[np.int64], groups: NDArray[np.int64], parts: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+def deal(y: Rows, groups: Rows, parts: int, rng: np.random.RandomState) -> Rows:
     """(n,) part of each row: groups are dealt class by class, so those of a class are in as many parts as possible.
 
     A class with all rows in one part gets -1: without that part there would be no row of it.

@@ -22,6 +22,7 @@ from openauc._columns import (
 )
 from openauc._files import PathLike
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction, named
+from openauc.features.scores.base import Rows
 from openauc.verdict import Guarantee
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class FeatureTable:
         return self.spec.label is not None and not any(label is None for label in self.labels.tolist())
 
 
-def _empty(values: NDArray[Any]) -> NDArray[np.int64]:
+def _empty(values: NDArray[Any]) -> Rows:
     """Rows of a column that are empty."""
     return np.flatnonzero([is_empty(value) for value in values.tolist()])
 
@@ -187,7 +188,7 @@ class _File:
         self.reader = read_columns(path, gaps=True)
         self.columns = {name: self.reader[name] for name in self.reader}  # each parsed once
 
-    def rows(self, rows: NDArray[np.int64]) -> str:
+    def rows(self, rows: Rows) -> str:
         """How many rows, and where the first of them are."""
         first = ", ".join(place(self.reader, int(row)) for row in rows[:3])
         return f"{len(rows):,} row{'s' * (len(rows) != 1)} ({first}{', ...' if len(rows) > 3 else ''})"
@@ -297,7 +298,7 @@ def _feature(names: Sequence[str], column: int) -> str:
     return repr(names[column]) if len(names) > 1 else f"{names[0]!r}, feature {column},"
 
 
-def groups_of(table: FeatureTable, column: str | None = None) -> NDArray[np.int64] | None:
+def groups_of(table: FeatureTable, column: str | None = None) -> Rows | None:
     """(n,) group of each row: by a column, else by texts that are nearly copies, else None.
 
     A class in which all texts are nearly copies would be a single group, and could not be split for checking; each of

@@ -12,6 +12,7 @@ from openauc.features.scores._arrays import Array, ready, wide
 Floats = NDArray[np.float64]
 Real = NDArray[np.floating]
 Labels = NDArray[Any]
+Rows = NDArray[np.int64]
 CHUNK = 2**21
 """Entries of the largest array that a call makes: 16 MB in float64, a few of which exist at a time."""
 
