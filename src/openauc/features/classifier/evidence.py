@@ -55,12 +55,7 @@ class EvidenceScale(NamedTuple):
 
 
 def standardise(
-    raw: Floats,
-    predicted: Rows,
-    correct: NDArray[np.bool_],
-    *,
-    n_classes: int,
-    columns: Sequence[int] = (),
+    raw: Floats, predicted: Rows, correct: NDArray[np.bool_], *, n_classes: int, columns: Sequence[int] = ()
 ) -> tuple[EvidenceScale, Floats]:
     """The scale of the correct samples among those with scores (n, m), and the evidence of all of them.
 

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._columns import (
-    Columns,
-    as_column_of_numbers,
-    is_empty,
-    place,
-    read_about,
-    read_columns,
-)
+from openauc._columns import Columns, as_column_of_numbers, is_empty, place, read_about, read_columns
 from openauc._files import PathLike
 from openauc._validation import UNKNOWN, Label, as_label, as_labels, check_choice, check_fraction, named
 from openauc.features.scores.base import Rows
