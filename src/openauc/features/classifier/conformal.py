@@ -16,36 +16,28 @@ with at least :math:`1/\alpha - 1` calibration samples; smaller classes use the 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import false_discovery_control
 
 from openauc.features.scores._arrays import Array
 from openauc.features.scores.base import Floats, Rows
 from openauc.metrics.operating import order_statistic, smallest_sample
 
 
-class Calibration:
+class Calibration(NamedTuple):
     """Sorted calibration scores in groups; every class belongs to one group.
 
-    Parameters
-    ----------
-    scores, offsets
-        Scores of all groups one after the other, each sorted; group g has those from ``offsets[g]`` to
-        ``offsets[g + 1]``.
-    group
-        (C,) group of each predicted class.
-
-    Examples
-    --------
     >>> calibration = Calibration.of(np.array([3.0, 1.0, 2.0]), np.array([0, 1, 1]), 2)
     >>> calibration.p_value(np.array([2.0, 9.0]), np.array([0, 1])).tolist()
     [0.75, 0.25]
     """
 
-    def __init__(self, scores: Floats, offsets: Rows, group: Rows) -> None:
-        self.scores = scores
-        self.offsets = offsets
-        self.group = group
+    scores: Floats  # of all groups one after the other, each sorted
+    offsets: Rows  # group g has the scores from offsets[g] to offsets[g + 1]
+    group: Rows  # (C,) group of each predicted class
 
     @classmethod
     def of(cls, scores: Floats, predicted: Rows, n_classes: int, *, fewest: int | None = None) -> Calibration:
@@ -83,13 +75,10 @@ class Calibration:
 
         A group too small for the guarantee rejects nothing.
         """
-        found = np.full(len(self.sizes), np.inf)
         if acceptance == 1.0:
-            return found[self.group], 0
-        for index, (start, size) in enumerate(zip(self.offsets[:-1], self.sizes, strict=True)):
-            k = order_statistic(int(size), acceptance)
-            if k <= size:
-                found[index] = self.scores[start + k - 1]
+            return np.full(len(self.group), np.inf), 0
+        k = np.array([order_statistic(int(size), acceptance) for size in self.sizes])
+        found = np.append(self.scores, np.inf)[np.where(k <= self.sizes, self.offsets[:-1] + k - 1, -1)]
         thresholds = found[self.group]
         return thresholds, smallest_sample(acceptance) if np.isinf(thresholds).any() else 0
 
@@ -119,7 +108,4 @@ def benjamini_hochberg(p_values: Floats, fdr: float) -> NDArray[np.bool_]:
     >>> benjamini_hochberg(np.array([0.01, 0.5, 0.03, 0.9]), 0.1).tolist()
     [True, False, True, False]
     """
-    n = len(p_values)
-    ordered = np.sort(p_values)
-    passed = np.flatnonzero(ordered <= fdr * np.arange(1, n + 1) / n * (1 + 1e-12))
-    return p_values <= (ordered[passed[-1]] if len(passed) else -1.0)
+    return np.asarray(false_discovery_control(p_values) <= fdr * (1 + 1e-12))

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,18 +86,17 @@ def name_of(score: Any) -> str:
 class OutlierLogit(Score):
     """Log-odds of being one of the given outliers rather than a known sample, by logistic regression."""
 
-    fits = True
     looks_at = "features"
     formula = "log-odds of an outlier"
     weight: NDArray[Any]
     bias: Floats
 
-    def fit_outliers(self, features: NDArray[Any], outliers: NDArray[Any]) -> OutlierLogit:
-        """Learn from known samples and outliers, both with the same total weight."""
+    def fit(self, features: Any, logits: Any, y: Any) -> Self:
+        """Learn from known samples and outliers (-1), both with the same total weight."""
         fitted = LogisticRegression(class_weight="balanced", max_iter=200)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted.fit(np.concatenate([features, outliers]), np.arange(len(features) + len(outliers)) >= len(features))
+            fitted.fit(features, y == UNKNOWN)
         self.weight, self.bias = fitted.coef_.astype(features.dtype), np.asarray(fitted.intercept_, np.float64)
         return self
 
@@ -128,13 +127,11 @@ class HeadWithScores:
         logits = head.logits(features if head.scaled else X[known])
         fitted: dict[str, Any] = {}
         for score in scores:
-            name = name_of(score)
-            if name == OUTLIERS:
-                fitted[name] = OutlierLogit().fit_outliers(features, scaling(X[~known]))
-                continue
-            kind = SCORES[score] if isinstance(score, str) else score
-            fitted[name] = new = kind() if isinstance(kind, type) else copy.deepcopy(kind)
-            if hasattr(new, "fit"):  # a function has nothing to fit
+            kind = {**KINDS, **SCORES}[score] if isinstance(score, str) else score
+            fitted[name_of(score)] = new = kind() if isinstance(kind, type) else copy.deepcopy(kind)
+            if score == OUTLIERS:
+                new.fit(scaling(X), None, y)
+            elif hasattr(new, "fit"):  # a function has nothing to fit
                 new.fit(features if new.centred else scaling.uncentred(features), logits, labels)
         return cls(head, fitted, scaling)
 

@@ -31,7 +31,7 @@ class Score:
     """
 
     fits: ClassVar[bool] = False
-    """Whether ``fit`` must be called first."""
+    """Whether ``fit`` must be called first: whether the subclass has a ``fit`` or a ``_learn``."""
     looks_at: ClassVar[Literal["logits", "features", "both"]] = "both"
     """What the score depends on."""
     centred: ClassVar[bool] = True
@@ -41,6 +41,9 @@ class Score:
     formula: ClassVar[str] = ""
     """In plain text, with logits z, probabilities p and features x."""
     source: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.fits = cls.fit is not Score.fit or cls._learn is not Score._learn
 
     def fit(self, features: ArrayLike, logits: ArrayLike, y: ArrayLike) -> Self:
         """Learn from training samples of the known classes 0..C-1; return the score itself."""

@@ -32,7 +32,6 @@ class NearestNeighbour(Score):
     [0.0, 1.0, 1.6]
     """
 
-    fits = True
     looks_at = "features"
     formula = "1 - cos(x, nearest training sample)"
     source = "Sun et al. (2022)"
@@ -85,7 +84,6 @@ class Distance(Score):
     [1.4142, 0.0]
     """
 
-    fits = True
     looks_at = "features"
     formula = "||x - nearest training sample|| / spread of its class"
     source = "Ramaswamy et al. (2000), without the spread"
@@ -114,7 +112,6 @@ class ClassMean(Score):
     [3.0, 0.0]
     """
 
-    fits = True
     looks_at = "features"
     formula = "min_c ||x - mean_c||"
     source = "Mensink et al. (2013)"
@@ -139,7 +136,6 @@ class Mahalanobis(Score):
     [0.0, 1.0]
     """
 
-    fits = True
     looks_at = "features"
     formula = "min_c d_c^2, d_c^2 = (x - mean_c) S^-1 (x - mean_c)"
     source = "Lee et al. (2018)"

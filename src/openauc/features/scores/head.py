@@ -39,7 +39,6 @@ class ViM(Score):
     [0.0, 8.0]
     """
 
-    fits = True
     pooled = True
     formula = "alpha ||residual of x|| - log sum exp z"
     source = "Wang et al. (2022)"
@@ -81,7 +80,6 @@ class NNGuide(Score):
     True
     """
 
-    fits = True
     formula = "-s(z) mean of the 10 largest s(z_i) cos(x, x_i), s = log sum exp"
     source = "Park et al. (2023)"
     k: ClassVar[int] = 10
@@ -109,7 +107,6 @@ class FDBD(Score):
     [-1.0, -1.0, -1.0, -1.0]
     """
 
-    fits = True
     formula = "-mean_c (z_max - z_c) / ||w_max - w_c|| / ||x - mean||"
     source = "Liu and Qin (2024)"
 
@@ -144,7 +141,6 @@ class ReAct(Score):
     True
     """
 
-    fits = True
     centred = False
     formula = "-log sum exp z' of x' = min(x, 90th percentile)"
     source = "Sun et al. (2021)"
@@ -173,7 +169,6 @@ class Scale(Score):
     True
     """
 
-    fits = True
     centred = False
     formula = "-log sum exp z' of x' = x exp(sum x / sum of its top 15%)"
     source = "Xu et al. (2024)"
