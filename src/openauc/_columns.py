@@ -10,7 +10,8 @@ import warnings
 import zipfile
 from array import array
 from collections import UserDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,8 +109,8 @@ def read_about(path: PathLike) -> dict[str, str]:
     """Metadata of a file, such as the encoder of its embeddings; a ``.csv`` file has none."""
     suffix, said = suffix_of(path), {}
     if suffix == ".parquet":
-        with open_for_arrow(path) as file:
-            found = import_pyarrow()[1].read_schema(file).metadata or {}
+        with open_parquet(path) as file:
+            found = file.schema_arrow.metadata or {}
         said = {key.decode(errors="replace"): text.decode(errors="replace") for key, text in found.items()}
     elif suffix == ".npz":
         said = {name: str(text) for name, text in _read_npz(Path(path), about=True).items()}
@@ -188,9 +189,7 @@ class Csv(UserDict[str, Any]):
         header = [_unquote(name).strip() for name in next(filter(None, reader), [])]
         if not header:
             raise ValueError(f"{self._path} is empty; expected a header line and one line per sample.")
-        twice = next((name for i, name in enumerate(header) if name in header[:i]), None)
-        if twice is not None:
-            raise ValueError(f"{self._path} has two columns named {twice!r}; rename or drop one.")
+        _refuse_twins(header, self._path)
         cells: list[str] = []
         self._line_numbers = array("q")
         for row in filter(None, reader):
@@ -228,6 +227,12 @@ class Csv(UserDict[str, Any]):
         return parse_cells(points)
 
 
+def _refuse_twins(names: Sequence[str], path: PathLike) -> None:
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"{path} has two columns named {name!r}; rename or drop one.")
+
+
 def _read_npz(path: Path, *, about: bool = False) -> Columns:
     unreadable = f"{path} is not a readable .npz file; write it with numpy.savez"
     if not zipfile.is_zipfile(path):  # numpy would take such a file for a pickle
@@ -245,13 +250,20 @@ def _read_npz(path: Path, *, about: bool = False) -> Columns:
 
 
 def _read_parquet(path: Path) -> Columns:
+    with open_parquet(path) as file:
+        table = file.read()
+    return arrow_columns(table, path)
+
+
+@contextmanager
+def open_parquet(path: PathLike) -> Iterator[Any]:
+    """An open ``pyarrow.parquet.ParquetFile``; errors inside the block name the file."""
     pyarrow, parquet = import_pyarrow()
     try:
-        with open_for_arrow(path) as file:
-            table = parquet.read_table(file)
+        with open_for_arrow(path) as source, parquet.ParquetFile(source) as file:
+            yield file
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable_parquet(path, error) from None
-    return arrow_columns(table, path)
 
 
 def open_for_arrow(path: PathLike) -> Any:
@@ -270,11 +282,13 @@ def as_utf8(name: str) -> str:
 
 def unreadable_parquet(path: PathLike, error: Exception) -> ValueError:
     """What to raise where Arrow raised ``error``."""
-    return ValueError(f"{path} is not a readable Parquet file ({(str(error).splitlines() or [repr(error)])[0]}).")
+    reason = (str(error).splitlines() or [repr(error)])[0]
+    return ValueError(f"{path} is not a readable Parquet file ({reason}); perhaps it was cut short: fetch it again.")
 
 
 def arrow_columns(table: Any, path: PathLike) -> Columns:
     """The columns of an Arrow table that was read from ``path``, lists of one length as matrices."""
+    _refuse_twins(table.column_names, path)
     columns = {}
     for name in table.column_names:
         values = table.column(name).to_numpy()

@@ -176,7 +176,10 @@ def test_the_page_does_not_replace_the_state(folder: Path, tmp_path: Path) -> No
     state, model, stream = tmp_path / "state.npz", folder / "model", folder / "quiet.parquet"
     run("watch", model, stream, "--state", state)
     before = state.read_bytes()
-    assert "name a file for each" in run("watch", model, stream, "--state", state, "-o", state, code=2)
+    link = tmp_path / "link.html"
+    link.symlink_to(state)
+    for page in (state, link):
+        assert "name a file for each" in run("watch", model, stream, "--state", state, "-o", page, code=2)
     assert state.read_bytes() == before
 
 

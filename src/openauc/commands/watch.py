@@ -89,8 +89,7 @@ def watch(
 
             name = "the stream" if stream is None else stream.name
             command = shlex.join(["openauc", *sys.argv[1:]])
-            page = monitor_report(monitor, name=str(folder), stream=name, command=command)
-            write_text(out, page)
+            write_text(out, monitor_report(monitor, name=str(folder), stream=name, command=command))
             say(f"wrote {out}")
         if state is not None:
             monitor.save(state)  # last: what fails before can be done again

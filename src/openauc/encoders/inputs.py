@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from openauc._columns import Csv, as_utf8, import_pyarrow, open_for_arrow, unreadable_parquet
+from openauc._columns import Csv, as_utf8, import_pyarrow, open_parquet
 from openauc._validation import UNKNOWN, check_choice, read_label
 from openauc.encoders.base import Kind, bad_texts
 from openauc.protocols import get_protocol
@@ -129,23 +129,20 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: b
 
 def read_table(path: Path) -> tuple[Any, list[str]]:
     """The columns of a table but those of images, and the names of these; their paths are a column ``file``."""
-    pyarrow, parquet = import_pyarrow()
     if path.suffix.lower() == ".csv":
+        pyarrow, _ = import_pyarrow()
         # By way of lists: from an array of strings, Arrow cuts each at its first NUL.
         columns = Csv(path, gaps=True)
         arrays = [pyarrow.array(column.tolist(), pyarrow.from_numpy_dtype(column.dtype)) for column in columns.values()]
         return pyarrow.table(arrays, list(columns)), []
-    try:
-        with open_for_arrow(path) as opened, parquet.ParquetFile(opened) as file:
-            schema = file.schema_arrow
-            pictures = [name for name in schema.names if is_image(schema.field(name).type)]
-            columns = file.read(columns=[name for name in schema.names if name not in pictures])
-            if pictures and "file" not in columns.column_names:
-                paths = file.read(columns=[f"{pictures[0]}.path"]).column(0).combine_chunks().field("path")
-                if not paths.null_count or not columns.num_columns:
-                    columns = columns.append_column("file", paths)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise unreadable_parquet(path, error) from None
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
+        pictures = [name for name in schema.names if is_image(schema.field(name).type)]
+        columns = file.read(columns=[name for name in schema.names if name not in pictures])
+        if pictures and "file" not in columns.column_names:
+            paths = file.read(columns=[f"{pictures[0]}.path"]).column(0).combine_chunks().field("path")
+            if not paths.null_count or not columns.num_columns:
+                columns = columns.append_column("file", paths)
     return columns.replace_schema_metadata(None), pictures
 
 
@@ -197,7 +194,7 @@ def is_image(kind: Any) -> bool:
 def _pictures(path: Path, column: str) -> Iterator[EncodedImage]:
     """The images of a Parquet file, a few in memory at a time; one without bytes is empty."""
     row = 0
-    with open_for_arrow(path) as opened, import_pyarrow()[1].ParquetFile(opened) as file:
+    with open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=256, columns=[f"{column}.bytes"]):
             for content in batch.column(0).field("bytes"):
                 yield EncodedImage(path, row, content.as_py() or b"")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from openauc._columns import arrow_columns, import_pyarrow, open_for_arrow, unreadable_parquet
+from openauc._columns import arrow_columns, import_pyarrow, open_parquet
 from openauc.encoders.base import CHUNK
 from openauc.encoders.inputs import is_image, is_text, open_items, read_table
 from openauc.encoders.output import write_embeddings
@@ -59,12 +59,8 @@ def _schema(file: Path) -> Any:
     if file.suffix.lower() == ".csv":
         with warnings.catch_warnings(action="ignore"):  # they come again when the file is read
             return read_table(file)[0].schema
-    pyarrow, parquet = import_pyarrow()
-    try:
-        with open_for_arrow(file) as opened:
-            return parquet.read_schema(opened)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise unreadable_parquet(file, error) from None
+    with open_parquet(file) as parquet:
+        return parquet.schema_arrow
 
 
 def encode_like(

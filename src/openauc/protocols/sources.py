@@ -14,7 +14,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
@@ -24,6 +23,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from openauc._columns import import_pyarrow, open_parquet
 from openauc._validation import check_choice, check_fraction, import_extra, named
 
 SourcePart = Literal["train", "test"]
@@ -184,7 +184,7 @@ class ParquetSource:
         folder = self._mirror(root)
         local = folder and (self._find(folder, "train") or self._find(folder, "test"))
         file = (local or self._files("train", root))[0]
-        with _open_parquet(file) as parquet:
+        with open_parquet(file) as parquet:
             schema = parquet.schema_arrow
         _, label_column = _columns(schema, file)
         described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
@@ -258,22 +258,9 @@ class ParquetSource:
         return []
 
 
-@contextmanager
-def _open_parquet(file: Path) -> Iterator[Any]:
-    """An open `ParquetFile`; errors inside the context name the file."""
-    parquet = _optional_import("pyarrow.parquet")
-    try:
-        with parquet.ParquetFile(file) as opened:
-            yield opened
-    except (OSError, _optional_import("pyarrow").ArrowException) as error:
-        raise ValueError(
-            f"{file} is not a readable Parquet file ({error}); perhaps a copy was cut short: fetch it again."
-        ) from error
-
-
 def _columns(schema: Any, file: Path) -> tuple[str, str]:
     """Names of the image and the label column of an Arrow schema."""
-    types, found = _optional_import("pyarrow").types, {field.name: field.type for field in schema}
+    types, found = import_pyarrow()[0].types, {field.name: field.type for field in schema}
     image = next((name for name in _IMAGE_COLUMNS if name in found), "")
     label = next((name for name in LABEL_COLUMNS if name in found), "")
     encoded = image and types.is_struct(found[image]) and found[image].get_field_index("bytes") >= 0
@@ -289,7 +276,7 @@ def _columns(schema: Any, file: Path) -> tuple[str, str]:
 def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedImage, int]]:
     """Yield each row of `classes` in file order; images of other classes leave memory with their batch."""
     start = 0
-    with _open_parquet(file) as parquet:
+    with open_parquet(file) as parquet:
         image_column, label_column = _columns(parquet.schema_arrow, file)
         for batch in parquet.iter_batches(batch_size=1024, columns=[image_column, label_column]):
             labels = batch.column(label_column)
