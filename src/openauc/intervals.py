@@ -65,7 +65,7 @@ class WeightedRate(NamedTuple):
 
 
 def rates_interval(rates: Sequence[WeightedRate], level: float = 0.95, effective: float = 1.0) -> Interval:
-    """Newcombe's interval of a weighted sum of independent rates, a trial counting as ``effective`` ones."""
+    """Newcombe's interval of a weighted sum of independent rates; each trial counts ``effective`` times."""
     value, below, above = 0.0, 0.0, 0.0
     for weight, successes, trials in rates:
         n = effective * float(np.asarray(trials))
@@ -86,12 +86,6 @@ def pair_interval(
     also holds Wilson's of as many trials as the variance stands for: at most N, the size of the smaller side, when
     nothing is lost, and N more for every four losses. After few losses its upper end counts half a loss less. Near 0
     it is the mirror image. With only a share ``span`` of the unknown samples, a trial loses 1 / ``span``.
-
-    >>> low, high = pair_interval(0.7, 0.001, (100, 100))
-    >>> f"{low:.3f} {high:.3f}"
-    '0.635 0.758'
-    >>> [round(bound, 3) for bound in pair_interval(1.0, 0.0, (100, 200))]
-    [0.963, 1.0]
     """
     if value < 0.5 and span == 1.0:
         low, high = pair_interval(1.0 - value, variance, sizes, level)

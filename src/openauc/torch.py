@@ -41,11 +41,7 @@ _LARGEST = 2**63 - 1
 
 
 def score_key(score: Tensor) -> Tensor:
-    """Integer in the order of the score, the same as ``openauc.streaming.rows.score_key``.
-
-    >>> score_key(torch.tensor([-1.5, -0.0, 0.0, 5e-324], dtype=torch.float64)).tolist()[1:]
-    [0, 0, 1]
-    """
+    """Integer in the order of the score, the same as ``openauc.streaming.rows.score_key``."""
     host = score if _precision(score.device) is torch.float64 else score.cpu()
     key: Tensor = key_of_bits(host.to(torch.float64).view(torch.int64), _LARGEST)
     return key.to(score.device)
@@ -255,7 +251,7 @@ class OpenSetMetric(Metric):
         return self._tensor(found[0]), self._tensor(found[1])
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
-        """Gather the state of all processes; one that has seen no sample brings an empty tensor of the right type."""
+        """Gather the state of all processes; one that has seen no sample sends an empty tensor of the right type."""
         if self.exact and not len(self.key):
             self.key = [torch.empty(0, dtype=torch.int64, device=self.device)]
             self.kind = [torch.empty(0, dtype=torch.uint8, device=self.device)]

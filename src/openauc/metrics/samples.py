@@ -50,10 +50,8 @@ class Samples:
             return self.n_known, self.n_unknown
         unknown = self.kind == UNKNOWN_KIND
         squares = [np.sum(self.weight**2, where=side) for side in (~unknown, unknown)]
-        sizes = [
-            float(total**2 / square) if square else 0.0 for total, square in zip(self.totals, squares, strict=True)
-        ]
-        return sizes[0], sizes[1]
+        of_known, of_unknown = (float(w**2 / s) if s else 0.0 for w, s in zip(self.totals, squares, strict=True))
+        return of_known, of_unknown
 
     def take(self, index: Ints) -> Samples:
         """Some of the samples."""
