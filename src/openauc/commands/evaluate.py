@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.text import Text
 from typer import Argument, Option
 
-from openauc._columns import read_about, read_columns
-from openauc._files import add_inputs
-from openauc._validation import UNKNOWN, as_labels, check_fraction, is_label, named, read_label
+from openauc._columns import Columns, read_about, read_columns
+from openauc._files import add_inputs, write_text
+from openauc._validation import UNKNOWN, Label, as_labels, check_fraction, is_label, named, read_label
 from openauc.commands.predictions import (
     FILE_HELP,
     ColumnOptions,
@@ -29,19 +29,20 @@ from openauc.commands.predictions import (
     show_verdict,
     takes_columns,
 )
+from openauc.commands.progress import progress_bar
 from openauc.commands.terminal import bounds_text, say, show
+from openauc.evaluation import Evaluation
+from openauc.evaluation import evaluate as evaluate_triple
+from openauc.metrics.legacy import LegacyRow, explain
+from openauc.metrics.registry import standard_metrics
+from openauc.predictions import Predictions
+from openauc.verdict import Guarantee, judge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from openauc._columns import Columns
-    from openauc._validation import Label
-    from openauc.evaluation import Evaluation
     from openauc.executors import Execute
-    from openauc.metrics.legacy import LegacyRow
-    from openauc.predictions import Predictions
     from openauc.shards import Plan, ShardedEvaluation
-    from openauc.verdict import Guarantee
 
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")
@@ -93,8 +94,6 @@ def evaluate(
 
     Where a file has decisions, in a column prediction as `openauc predict` writes it, they are judged first.
     """
-    from openauc.metrics.registry import standard_metrics
-
     label, quiet = read_label(columns.unknown_label), json_out == "-"
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)
     labels = {name: metric.label for name, metric in metrics.items()}
@@ -120,10 +119,6 @@ def evaluate(
             if not quiet:
                 _show_sharded(found, labels, title)
     else:
-        from openauc.evaluation import evaluate as evaluate_triple
-        from openauc.metrics.legacy import explain
-        from openauc.verdict import judge
-
         read = {path: read_columns(path) for path in map(Path, files)}
         models = {path: columns.load(path, found) for path, found in read.items()}
         label = columns.unknown_label_of(*models.values())
@@ -148,7 +143,6 @@ def evaluate(
             results[str(path)] = evaluation.to_dict(curves=curves) | about
     _write_json(json_out, next(iter(results.values())) if len(results) == 1 else results)
     if report is not None:
-        from openauc._files import write_text
         from openauc.report import predictions_report
 
         page = predictions_report(
@@ -198,8 +192,6 @@ def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | Non
 
 def _guarantee(path: Path, acceptance: float | None) -> Guarantee:
     """What the model guarantees, as the option or else the file says."""
-    from openauc.verdict import Guarantee
-
     text = read_about(path).get("promise")
     said = Guarantee() if text is None else Guarantee.from_json(text)
     return said if acceptance is None else replace(said, acceptance=check_fraction("acceptance", acceptance))
@@ -225,7 +217,6 @@ def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:
 
 
 def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, quiet: bool) -> ShardedEvaluation:
-    from openauc.commands.progress import progress_bar
     from openauc.shards import evaluate_shards, find_shards
 
     shards = find_shards(*sources)

@@ -19,8 +19,10 @@ from openauc._columns import means_unknown
 from openauc._files import add_inputs
 from openauc._validation import is_number, named, read_label
 from openauc.commands.predictions import read_costs
+from openauc.commands.progress import clock
 from openauc.commands.terminal import bounds_text, console, say, show, visible
-from openauc.features.classifier.tables import MODEL, Missing, is_model
+from openauc.features.classifier import tables
+from openauc.features.classifier.tables import MODEL, FeatureTable, Missing, is_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from openauc.features.classifier.estimator import OpenSetClassifier
     from openauc.features.classifier.report import FitReport
-    from openauc.features.classifier.tables import FeatureTable
 
 _MOST_NAMED = 6
 _columns = partial(Option, rich_help_panel="Columns")
@@ -74,13 +75,12 @@ def fit(
     held out in turn to choose and learn what tells unknown samples from known ones.
     """
     from openauc.features import OpenSetClassifier
-    from openauc.features.classifier.tables import groups_of, read_table
 
     begin = time.monotonic()
     if out.is_dir() and any(out.iterdir()) and not is_model(out):
         raise ValueError(f"cannot save to {out}: it holds files but no model; name a new or empty folder.")
     columns: dict[str, Any] = {"embedding_column": embedding_column, "label_column": label_column}
-    table = read_table(features, **columns, group_column=group_column, missing=missing, need_labels=True)
+    table = tables.read_table(features, **columns, group_column=group_column, missing=missing, need_labels=True)
     classifier = OpenSetClassifier(
         head=head,
         rejector=rejector,
@@ -100,7 +100,7 @@ def fit(
     if not quiet:
         for line in (*_read(table), *_hints(table, unknown_label)):
             say(line)
-    _fit(classifier, table, groups_of(table, group_column), quiet=quiet)
+    _fit(classifier, table, tables.groups_of(table, group_column), quiet=quiet)
     classifier.table_spec_ = table.spec
     classifier.save(out)
     if onnx is not None:
@@ -158,10 +158,6 @@ def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.
 
 def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     """Print which scores were tried, which one is used, the forecast and the guarantee."""
-
-    from openauc.commands.progress import clock
-    from openauc.features.classifier.tables import unknown_when
-
     report: FitReport = classifier.report_
     if report.tried:
         metric = "OpenAUC" if report.max_ofpr is None else f"OpenAUC, OFPR <= {report.max_ofpr:g}"
@@ -179,7 +175,7 @@ def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     if report.expected is not None:
         forecast = f"{report.expected.openauc:.4f} ({bounds_text(report.expected.interval)})"
         facts.append(("expected", f"OpenAUC {forecast} on classes it has not seen"))
-    facts += [("unknown", unknown_when(classifier)), ("guarantee", classifier.guarantee_)]
+    facts += [("unknown", tables.unknown_when(classifier)), ("guarantee", classifier.guarantee_)]
     if report.small_classes:
         facts.append(("small classes", f"{named(report.small_classes)}: too few rows for a guarantee of their own"))
     grid = Table.grid(padding=(0, 2))

@@ -12,6 +12,8 @@ from typer import Argument
 from openauc._validation import check_choice
 from openauc.commands.terminal import show_list
 from openauc.commands.train import require_torch
+from openauc.features.scores.registry import SCORES
+from openauc.methods import method_names
 from openauc.metrics.registry import METRICS
 from openauc.protocols import PROTOCOLS
 
@@ -40,14 +42,10 @@ def list_(
 def _rows(what: str) -> Iterator[tuple[str, ...]]:
     """The rows of a list; what they need is imported only here."""
     if what == "methods":
-        from openauc.methods import method_names
-
         for name in method_names():
             text = (files("openauc.methods") / f"{name}.py").read_text(encoding="utf-8")  # importing it needs torch
             yield name, _first_line(ast.get_docstring(ast.parse(text)))
     elif what == "scores":
-        from openauc.features.scores.registry import SCORES
-
         yield from ((name, score.looks_at, score.formula, score.source) for name, score in SCORES.items())
     elif what == "encoders":
         from openauc.encoders import ENCODERS

@@ -13,18 +13,20 @@ from typer import Argument, Option
 from openauc._columns import suffix_of
 from openauc._trial_files import SPEC
 from openauc._validation import UNKNOWN
+from openauc.bench.trial import TrialSpec
 from openauc.commands import train
 from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
 from openauc.commands.predictions import show_verdict
 from openauc.commands.progress import progress_bar
 from openauc.commands.terminal import say
-from openauc.features.classifier.tables import MODEL, is_model
+from openauc.features.classifier import tables
+from openauc.features.classifier.tables import MODEL, FeatureTable, is_model
+from openauc.predictions import write_columns
 from openauc.protocols.base import Part
+from openauc.verdict import judge
 
 if TYPE_CHECKING:
-    from openauc.bench.trial import TrialSpec
     from openauc.features.classifier.estimator import OpenSetClassifier
-    from openauc.features.classifier.tables import FeatureTable
 
 Precision = Literal["fp32", "bf16"]
 NEW_HELP = "For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file."
@@ -81,7 +83,6 @@ def predict(
         _write_decisions(classifier, table, out, fdr=fdr, title=f"{folder} on {new}", keep_formulas=keep_formulas)
         return
     train.require_torch("predicting")
-    from openauc.predictions import write_columns
     from openauc.training.process import process_state
     from openauc.training.trained import Network, SavedRun, load_data
 
@@ -125,16 +126,12 @@ def _write_decisions(
     classifier: OpenSetClassifier, table: FeatureTable, out: Path, *, fdr: float | None, title: str, keep_formulas: bool
 ) -> None:
     """Write the decisions of a model on every row of a table; with labels, check its guarantee."""
-    from openauc.features.classifier.tables import decide, guarantee_of, other_columns, truth
-    from openauc.predictions import write_columns
-    from openauc.verdict import judge
-
-    columns, guarantee = other_columns(table), guarantee_of(classifier)
+    columns, guarantee = tables.other_columns(table), tables.guarantee_of(classifier)
     if fdr is not None:
         guarantee = replace(guarantee, acceptance=None)  # the threshold does not decide
     if table.labelled:
-        columns["y_true"], mark = truth(classifier, table.labels)
-    columns |= decide(classifier, table.features, fdr=fdr)
+        columns["y_true"], mark = tables.truth(classifier, table.labels)
+    columns |= tables.decide(classifier, table.features, fdr=fdr)
     write_columns(out, columns, about={"promise": guarantee.to_json()}, keep_formulas=keep_formulas)
     verdict = None
     if table.labelled:
@@ -164,14 +161,13 @@ def read_like_model(
 ) -> FeatureTable:
     """Read a table like the one a model was fitted on; texts and images are embedded."""
     from openauc.encoders.prepare import encode_like, lacks_features
-    from openauc.features.classifier.tables import read_table
 
     spec = classifier.table_spec_
     if embedding_column is None and lacks_features(file, spec, classifier.n_features_in_):
         with progress_bar("embedding") as on_progress:
             table = encode_like(spec, folder, file, label_column=label_column, on_progress=on_progress)
     else:
-        table = read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
+        table = tables.read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
     if (width := table.features.shape[1]) != (fitted := classifier.n_features_in_):
         raise ValueError(
             f"{file} has {width} features for each sample, but {folder} was fitted on {fitted}; were they made by the "

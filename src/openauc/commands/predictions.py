@@ -10,24 +10,23 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Argument, Option
 
-from openauc._columns import ColumnNames, means_unknown
+from openauc._columns import ColumnNames, Columns, means_unknown
 from openauc._files import write_text
 from openauc._trial_files import THRESHOLD, VALIDATION
 from openauc._validation import UNKNOWN, Label, check_choice, read_label
+from openauc.audit import Audit
+from openauc.audit import audit as audit_triple
 from openauc.commands.terminal import bounds_text, p_text, say, say_wrapped, show
-
-if TYPE_CHECKING:
-    from openauc._columns import Columns
-    from openauc.audit import Audit
-    from openauc.comparison import Comparison
-    from openauc.metrics.operating import Costs, OperatingPoint
-    from openauc.predictions import Predictions
-    from openauc.verdict import Verdict
+from openauc.comparison import Comparison
+from openauc.comparison import compare as compare_triples
+from openauc.metrics.operating import Costs, OperatingPoint, choose_threshold
+from openauc.predictions import MissingColumns, Predictions, read_columns
+from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
 TARGET_HELP = "known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
@@ -56,7 +55,6 @@ class ColumnOptions:
 
     def load(self, file: Path, columns: Columns | None = None) -> Predictions:
         """The samples of a file, or of its columns if they were read already; an error names the options to add."""
-        from openauc.predictions import MissingColumns, Predictions, read_columns
 
         found = read_columns(file) if columns is None else columns
         try:
@@ -111,8 +109,6 @@ def compare(
     columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """Paired differences of two or more models on the same samples, with interval and p-value."""
-    from openauc.comparison import compare as compare_triples
-
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
     models = [columns.load(file) for file in files]
@@ -139,8 +135,6 @@ def audit(
     columns: ColumnOptions = ColumnOptions(),
 ) -> None:
     """The paper's argument on your predictions: worse models that common metrics do not punish."""
-    from openauc.audit import audit as audit_triple
-
     predictions = columns.load(file)
     label = columns.unknown_label_of(predictions)
     result = audit_triple(*predictions, threshold=threshold, unknown_label=label)
@@ -164,8 +158,6 @@ def threshold(
 
     Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
     """
-    from openauc.metrics.operating import choose_threshold
-
     name, _, share = target.partition("=")
     if name in ("known_acceptance", "unknown_recall") and not share:
         raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
@@ -195,8 +187,6 @@ def threshold(
 
 def read_costs(assignments: list[str] | None) -> Costs | None:
     """The costs that ``--cost NAME=X`` gives, if any."""
-    from openauc.metrics.operating import Costs
-
     names = [field.name for field in fields(Costs)]
     numbers = {assignment: _number("--cost", assignment) for assignment in assignments or ()}
     costs = {check_choice("--cost", text.partition("=")[0], names): x for text, x in numbers.items()}

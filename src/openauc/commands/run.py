@@ -12,13 +12,14 @@ from rich.console import Console
 from typer import Argument, Exit, Option
 
 from openauc._files import write_text
+from openauc.bench.trial import TrialResult, TrialSpec
+from openauc.commands.progress import Progress
 from openauc.commands.report import REPORT
 from openauc.commands.table import show
 from openauc.commands.terminal import say, show_list
 from openauc.commands.train import DataRoot, Keep, assignments, require_torch
 
 if TYPE_CHECKING:
-    from openauc.bench.trial import TrialResult, TrialSpec
     from openauc.executors import Execute
 
 TABLE = "table.md"
@@ -52,7 +53,6 @@ def run(
     from openauc.bench.cost import training_flops
     from openauc.bench.runner import run as run_all
     from openauc.bench.selection import select
-    from openauc.commands.progress import Progress
     from openauc.executors import ray_cluster
 
     chosen = load_benchmark(benchmark)

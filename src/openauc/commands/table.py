@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.console import Console
 from typer import Argument, Option
 
+from openauc._files import write_text
+from openauc._validation import UNKNOWN, check_choice
+from openauc.bench.trial import TrialResult, TrialSpec, main_metric
 from openauc.commands.terminal import visible
+from openauc.metrics.ranking import ScoreDirectionWarning
+from openauc.metrics.registry import METRICS
+from openauc.predictions import Predictions, read_columns
 
 if TYPE_CHECKING:
     from openauc.bench.store import Store
     from openauc.bench.summary import Summary
-    from openauc.bench.trial import TrialResult
 
 Format = Literal["text", "markdown", "latex", "csv"]
 FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
@@ -36,14 +41,10 @@ def table(
 
     A metric that was not stored is computed from the stored predictions; nothing is trained.
     """
-    from openauc._files import write_text
-    from openauc._validation import check_choice
     from openauc.bench.rendering import render
     from openauc.bench.selection import select
     from openauc.bench.store import Store
     from openauc.bench.summary import summarise
-    from openauc.bench.trial import TrialResult, TrialSpec, main_metric
-    from openauc.metrics.registry import METRICS
 
     for name in metric or ():
         check_choice("--metric", name, METRICS)
@@ -77,11 +78,6 @@ def table(
 
 def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, recompute: bool) -> TrialResult:
     """The result with these metrics, computed from its predictions where they are not there."""
-    from openauc._validation import UNKNOWN
-    from openauc.metrics.ranking import ScoreDirectionWarning
-    from openauc.metrics.registry import METRICS
-    from openauc.predictions import Predictions, read_columns
-
     present = [result.metrics, *result.groups.values()]
     if result.error is not None or (not recompute and all(name in found for found in present for name in names)):
         return result
@@ -108,7 +104,6 @@ def _with_metrics(result: TrialResult, names: Sequence[str], store: Store, *, re
 
 def show(summaries: Sequence[Summary]) -> None:
     """Print for a terminal, or plainly where there is none."""
-
     from openauc.bench.rendering import Grid, layout, render, rich_table
 
     console = Console(highlight=False)

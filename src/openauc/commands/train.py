@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from openauc._trial_files import features_file
+from openauc._validation import check_choice
 from openauc.bench.trial import SETTABLE, TrialResult, TrialSpec
 from openauc.commands.terminal import say
+from openauc.features.scores.base import HEAD_NAMES
+from openauc.methods import load_method, method_options, recipe_for
 from openauc.metrics.registry import METRICS
 from openauc.recipe import FIELDS
 
@@ -123,7 +126,6 @@ def _fail(error: str) -> None:
 def _announced(spec: TrialSpec, recipe: str | None) -> str:
     """What is about to be trained, and why with this recipe."""
     from openauc.bench.selection import named_recipe
-    from openauc.methods import load_method
 
     protocol, said = spec.open_protocol(), f"{spec.protocol_name}, split {spec.split}: {spec.method}, "
     if spec.recipe is None:
@@ -155,10 +157,6 @@ def make_spec(
     **more: Any,
 ) -> TrialSpec:
     """The trial that the options of a command describe."""
-    from openauc._validation import check_choice
-    from openauc.features.scores.base import HEAD_NAMES
-    from openauc.methods import load_method, method_options, recipe_for
-
     head, given = method in HEAD_NAMES, assignments("--set", settings)
     options = {"preset": None} | ({} if head else method_options(load_method(method)))
     changes = {name: given.pop(name) for name in FIELDS if name in given}
