@@ -120,7 +120,7 @@ def figure2(results: Iterable[TrialResult], *, metric: str = "openauc", level: f
         spec = result.spec
         if result.error is None and spec.method == "ce_plus":
             baselines.setdefault(spec.protocol, []).append(result)
-        elif result.error is None and spec.method == "openauc" and "lam" in spec.method_args:
+        elif result.error is None and spec.method == "openauc" and spec.score is None and "lam" in spec.method_args:
             lam = float(spec.method_args["lam"] or 0)
             swept.setdefault(spec.protocol, {}).setdefault(lam, []).append(result)
     swept = {protocol: by_lam for protocol, by_lam in swept.items() if len(by_lam) > 1}

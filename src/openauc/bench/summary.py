@@ -190,7 +190,7 @@ def summarise(
     }
     tested = [column for column in columns if not column.held_out] or columns
     if len(tested) > 1 and all(column.group is None for column in tested):
-        cells[MEAN] = _ranked(_mean_cells([cells[column] for column in tested]), METRICS[metric].better)
+        cells[MEAN] = _ranked(_mean_cells([cells[column] for column in tested]), METRICS[metric].better, variants)
     rows = tuple(
         Row(label=label, method=members[0].spec.method, cells=tuple(column[label] for column in cells.values()))
         for label, members in variants.items()
@@ -225,20 +225,20 @@ def _column_cells(
 ) -> dict[str, Cell]:
     scored_on = column._replace(group=None)
     here = {label: [t for t in members if t.scored_on == scored_on] for label, members in variants.items()}
-    values: dict[str, Values] = {
-        label: {
-            (t.spec.split, t.spec.seed): value
-            for t in members
-            if t.finished and (value := _value(t.finished, column.group, metric)) is not None
-        }
-        for label, members in here.items()
-    }
+    values: dict[str, Values] = {label: {} for label in here}
+    for label, members in here.items():
+        for trial in members:
+            if trial.finished and (value := _value(trial.finished, column.group, metric)) is not None:
+                values[label][trial.spec.split, trial.spec.seed] = value
     cells = {label: _cell(column, here[label], values[label], metric=metric, level=level) for label in variants}
     if baseline is not None:
         others = [label for label in variants if label != baseline]
         paired = {label: _compare(column, values[label], values[baseline], level) for label in others}
         cells |= {label: replace(cells[label], paired=found) for label, found in _holm(paired).items()}
-    return _ranked(cells, METRICS[metric].better, splits={label: {s for s, _ in values[label]} for label in variants})
+    splits = {label: {split for split, _ in values[label]} for label in variants}
+    # A row that lacks a split others have was not measured on the same problems.
+    whole = [label for label in variants if splits[label] == set().union(*splits.values())]
+    return _ranked(cells, METRICS[metric].better, whole)
 
 
 def _value(result: TrialResult, group: str | None, metric: str) -> float | None:
@@ -313,14 +313,9 @@ def _holm(paired: Mapping[str, Paired | None]) -> dict[str, Paired | None]:
     return {label: found and replace(found, p_holm=corrected.get(label)) for label, found in paired.items()}
 
 
-def _ranked(cells: Mapping[str, Cell], better: str, *, splits: Mapping[str, set[int]] | None = None) -> dict[str, Cell]:
-    """Mark best and runner-up; a row that lacks a split others have was not measured on the same problems."""
-    every = set().union(*splits.values()) if splits else set()
-    means = {
-        label: cell.mean
-        for label, cell in cells.items()
-        if cell.mean is not None and (splits is None or splits[label] == every)
-    }
+def _ranked(cells: Mapping[str, Cell], better: str, whole: Iterable[str]) -> dict[str, Cell]:
+    """Mark best and runner-up among the whole rows."""
+    means = {label: mean for label in whole if (mean := cells[label].mean) is not None}
     podium = sorted(set(means.values()), reverse=better == "higher")[:2] if len(means) > 1 else []
     return {
         label: replace(cell, rank=podium.index(means[label]) + 1) if means.get(label) in podium else cell
@@ -336,10 +331,9 @@ def _mean_cells(columns: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
         cells = [found[label] for found in columns]
         values = [c.mean for c, n in zip(cells, splits, strict=True) if c.mean is not None and c.n_splits == n]
         printed = [cell.paper.mean for cell in cells if cell.paper is not None]
-        means[label] = Cell()
-        if len(values) == len(cells):
-            paper = Published(float(np.mean(printed))) if len(printed) == len(cells) else None
-            means[label] = Cell(mean=float(np.mean(values)), n_trials=sum(c.n_trials for c in cells), paper=paper)
+        paper = Published(float(np.mean(printed))) if len(printed) == len(cells) else None
+        whole = Cell(mean=float(np.mean(values or 0)), n_trials=sum(c.n_trials for c in cells), paper=paper)
+        means[label] = whole if len(values) == len(cells) else Cell()
     return means
 
 
