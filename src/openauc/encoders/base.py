@@ -1,4 +1,4 @@
-"""What an encoder is, and what to install if its library is missing. Torch is imported when an encoder is made."""
+"""The class of all encoders, and how they read images. Torch is imported when an encoder is made."""
 
 from __future__ import annotations
 

@@ -152,9 +152,8 @@ def open_finished(out: Path, encoder: Encoder) -> Iterator[Finished]:
                 database.execute("CREATE TABLE about (json TEXT)")
                 database.execute("INSERT INTO about VALUES (?)", [about])
             database.commit()
-            (before,) = database.execute(
-                "SELECT json FROM about"
-            ).fetchone()  # there is no such table if it is not ours
+            # A file that is not ours has no such table.
+            (before,) = database.execute("SELECT json FROM about").fetchone()
             if before != about:
                 raise ValueError(
                     f"{file} holds features of another encoder: it was {before}, now {about}. Repeat the command that "
@@ -179,10 +178,8 @@ def _write_parquet(columns: Any, encoder: Encoder, finished: Finished, keys: Seq
     schema = columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
     schema = schema.with_metadata({f"openauc.{key}": value for key, value in about.items()})
     group = _CHUNKS_PER_ROW_GROUP * CHUNK[encoder.kind]
-    with (
-        atomic_write(out) as file,
-        parquet.ParquetWriter(file, schema, use_dictionary=columns.column_names) as writer,
-    ):
+    texts = columns.column_names
+    with atomic_write(out) as file, parquet.ParquetWriter(file, schema, use_dictionary=texts) as writer:
         for start in range(0, len(keys), group):
             features = finished.take(keys[start : start + group])
             lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), encoder.width)

@@ -76,7 +76,7 @@ def get_encoder(
 
 
 def encoder_kind(name: str) -> Kind | None:
-    """The kind of the encoder of that name, None if the name does not tell; an unknown name is refused."""
+    """The kind of the encoder with this name; None if the name leaves it open."""
     library, _, model = name.partition(":")
     if library in ("hf", "timm", "onnx") and model:
         return "image" if library == "timm" else None

@@ -1,4 +1,4 @@
-"""Put template, style, scripts and data together in one HTML file that makes no request."""
+"""Make one HTML file of a template, the style sheet, scripts and data; the file makes no request."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def interval(bounds: tuple[float, float], digits: int = 1) -> str:
 
 
 def change(before: float, after: float) -> str:
-    """Two fractions, with as many digits as tell them apart."""
+    """Two fractions, with enough digits to show their difference."""
     digits = next((d for d in (1, 2, 3) if percent(before, d) != percent(after, d)), 4)
     return f"from {percent(before, digits)} to {percent(after, digits)}"
 

@@ -121,7 +121,7 @@ def _counts(trials: Sequence[Scored]) -> dict[str, int]:
 
 
 def _headline(summary: Summary) -> dict[str, Any]:
-    """Who leads where, and how many intervals overlap with the leader's; the template says it in a sentence."""
+    """Which rows are best, and whose intervals overlap with that of the best; the template makes a sentence of it."""
     columns = [i for i, column in enumerate(summary.columns) if column != MEAN]
     filled = [(row, i) for row in summary.rows for i in columns if row.cells[i].mean is not None]
     leaders = {i: found for i in columns if (found := [row for row in summary.rows if row.cells[i].rank == 1])}

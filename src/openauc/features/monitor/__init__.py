@@ -1,1 +1,1 @@
-"""Monitor: whether the samples a model meets still look like those it was fitted on."""
+"""Monitor: do new samples still look like those that the model was calibrated on?"""

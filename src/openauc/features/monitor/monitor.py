@@ -325,7 +325,8 @@ class Monitor:
     def p_value(self, part: str) -> float:
         """Bound on the probability that the evidence of a part ever gets as high if nothing changes.
 
-        It is valid whenever one looks, and counts the other parts and classes: an alarm is a value of at most alpha.
+        It is valid at any time, and corrected for the number of parts and classes: an alarm is a value of at most
+        alpha.
         """
         return float(min(1.0, np.exp(-self._wealth[PARTS.index(part)].highest.max())))
 
