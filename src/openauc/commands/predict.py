@@ -133,7 +133,6 @@ def _write_decisions(
         columns["y_true"], mark = tables.truth(classifier, table.labels)
     columns |= tables.decide(classifier, table.features, fdr=fdr)
     write_columns(out, columns, about={"promise": guarantee.to_json()}, keep_formulas=keep_formulas)
-    verdict = None
     if table.labelled:
         decided = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
         verdict = judge(*decided, guarantee=guarantee, unknown_label=mark)
@@ -149,7 +148,7 @@ def _write_decisions(
             f"{sum(small.values()):,} rows are given to classes that had too few rows for a guarantee of their own: "
             f"{shown}{more}."
         )
-    if verdict is not None and verdict.n_known and verdict.n_unknown:
+    if table.labelled and verdict.n_known and verdict.n_unknown:
         options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
         if guarantee.acceptance is not None and out.suffix.lower() == ".csv":
             options += f" --acceptance {guarantee.acceptance:g}"  # a .csv cannot hold it

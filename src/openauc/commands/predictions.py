@@ -243,9 +243,8 @@ def show_verdict(verdict: Verdict, title: str) -> None:
 def _show_comparison(comparison: Comparison) -> None:
     rows = []
     for d in comparison.differences:
-        low, high = d.interval
-        values = f"{d.value_a:.4f}", f"{d.value_b:.4f}", f"{d.difference:+.4f}"
-        rows.append((d.metric, d.a, d.b, *values, f"{low:+.4f} – {high:+.4f}", p_text(d.p_value), p_text(d.p_holm)))
+        values = f"{d.value_a:.4f}", f"{d.value_b:.4f}", f"{d.difference:+.4f}", "{:+.4f} – {:+.4f}".format(*d.interval)
+        rows.append((d.metric, d.a, d.b, *values, p_text(d.p_value), p_text(d.p_holm)))
     show(
         f"{comparison.n_known:,} known, {comparison.n_unknown:,} unknown samples, paired",
         ("metric", "A", "B", "value A", "value B", "A − B", f"{comparison.level:.0%} interval", "p", "p (Holm)"),

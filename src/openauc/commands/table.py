@@ -29,7 +29,7 @@ FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markd
 
 def table(
     store: Annotated[Path, Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
-    format: Annotated[Format | None, Option("--format", "-f", help="By default by FILE's suffix, else text.")] = None,
+    format: Annotated[Format | None, Option("--format", "-f", help="Else that of FILE's suffix, or text.")] = None,
     metric: Annotated[list[str] | None, Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")] = None,
     baseline: Annotated[str | None, Option(help="Method, or label of a row, to compare others with.")] = None,
     level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,

@@ -70,7 +70,6 @@ def train(
     more = {"seed": seed, "score": score, "validation": validation}
     spec = make_spec(protocol, method, split, recipe=recipe, epochs=epochs, settings=set_, **more)
     folder, state = out or Path("runs") / spec.id, process_state()
-
     say_once = say if state.is_main_process else lambda line: None
     reuse_memory()
     with _own_folder(folder, spec, main=state.is_main_process) as store:
