@@ -1,13 +1,13 @@
 """
-Thresholds and what they promise
-================================
+Thresholds and what they guarantee
+==================================
 
 A model that may answer "unknown" needs a threshold: a sample whose score is above it is called unknown. A threshold
 that accepts more known samples also accepts more unknown ones. So first decide how many known samples you can afford to
 lose, and then look at how many unknown ones are caught.
 
-This page answers three questions. What can a threshold promise? What can it not promise? What breaks a promise, and how
-do you notice?
+This page answers three questions. What can a threshold guarantee? What can it not guarantee? What breaks a guarantee,
+and how do you notice?
 """
 
 import textwrap
@@ -24,8 +24,8 @@ from openauc.plotting import LOOK, STYLES
 plt.rcParams.update(LOOK)
 
 # %%
-# The promise
-# -----------
+# The guarantee
+# -------------
 #
 # You ask that 95 % of known samples be accepted. The 95 % quantile of the validation scores does that on the validation
 # set. On new samples it accepts a little less. ``choose_threshold`` therefore takes a slightly higher score. There are
@@ -79,16 +79,16 @@ columns = ["mean share accepted", "sets below 0.95", f"rank of the threshold in 
 pd.DataFrame.from_dict(summary, orient="index", columns=columns)
 
 # %%
-# With too few samples no threshold can keep the promise. ``choose_threshold`` then says so. These are the least numbers
-# of known validation samples:
+# With too few samples no threshold can keep the guarantee. ``choose_threshold`` then says so. These are the least
+# numbers of known validation samples:
 
 shares = (0.9, 0.95, 0.99)
 needed = {f"{share:.0%}": (smallest_sample(share), smallest_sample(share, 0.95)) for share in shares}
 pd.DataFrame.from_dict(needed, orient="index", columns=["conformal", "tolerance limit, confidence 0.95"])
 
 # %%
-# What nobody can promise
-# -----------------------
+# What nobody can guarantee
+# -------------------------
 #
 # How many *unknown* samples are rejected depends on what will come. The same two rules exist for ``unknown_recall``,
 # but they speak of unknown samples *like those in the validation set*. Below, two thresholds are chosen once: one from
@@ -125,21 +125,21 @@ plt.show()
 # The share of known samples accepted does not depend on what arrives. The share of unknown samples rejected runs from
 # almost nothing to almost everything.
 #
-# The promise of the classifier
-# -----------------------------
+# The guarantee of the classifier
+# -------------------------------
 #
 # ``OpenSetClassifier`` chooses its threshold from its own training rows, so you need no validation set. Each row is
-# scored by a model that has not seen it. ``guarantee_`` says in one sentence what is promised:
+# scored by a model that has not seen it. ``guarantee_`` says in one sentence what is guaranteed:
 #
-# - ``calibration="cross"`` (the default) uses all rows. It promises *about* 95 %.
-# - ``calibration="split"`` sets a fifth of the rows aside. It promises *at least* 95 %, on average.
-# - With more than 20,000 rows a few thousand rows are always set aside, so the promise is of the second kind.
-# - ``calibrate(X, y)`` takes rows that the model has not seen. It promises *at least* 95 %, for rows like these.
+# - ``calibration="cross"`` (the default) uses all rows. It guarantees *about* 95 %.
+# - ``calibration="split"`` sets a fifth of the rows aside. It guarantees *at least* 95 %, on average.
+# - With more than 20,000 rows a few thousand rows are always set aside, so the guarantee is of the second kind.
+# - ``calibrate(X, y)`` takes rows that the model has not seen. It guarantees *at least* 95 %, for rows like these.
 #
-# What breaks a promise
-# ---------------------
+# What breaks a guarantee
+# -----------------------
 #
-# Every promise says "if the new rows are like these". The most common reasons why they are not:
+# Every guarantee says "if the new rows are like these". The most common reasons why they are not:
 #
 # - **Copies.** Tables hold the same row twice, or the same sentence with a typo. If one copy is used to learn and the
 #   other to check, the check is too easy, and the threshold is too strict for new rows.
@@ -151,7 +151,7 @@ plt.show()
 #
 # The classifier finds copies and near-copies by itself and keeps them together. If you know which rows belong together
 # (frames of one video, sentences of one author), pass ``groups``. Below, each of 300 rows is in the table four times.
-# A classifier that treats copies as new rows accepts far too few rows. The one that finds them keeps its promise.
+# A classifier that treats copies as new rows accepts far too few rows. The one that finds them keeps its guarantee.
 
 centres = rng.normal(size=(10, 40))
 y_new = np.repeat(np.arange(10), 200)
@@ -163,12 +163,12 @@ X, y = np.repeat(X_once, 4, axis=0), np.repeat(y_once, 4)
 naive = OpenSetClassifier(random_state=0).fit(X_once, y_once)
 naive.calibrate(X_once, y_once)  # as if the copies were new rows
 classifier = OpenSetClassifier(random_state=0).fit(X, y)
-print("promised      0.95")
+print("guaranteed    0.95")
 print(f"naive         {np.mean(naive.predict(X_new) != -1):.2f}")
 print(f"copies found  {np.mean(classifier.predict(X_new) != -1):.2f}")
 
 # %%
-# The report says what was found, and what was promised:
+# The report says what was found, and what was guaranteed:
 
 print(textwrap.fill(classifier.report_.notes[0]))
 print(textwrap.fill(classifier.guarantee_))
@@ -183,10 +183,10 @@ print(textwrap.fill(classifier.guarantee_))
 # ------------------
 #
 # Label some new rows. ``openauc predict MODEL TABLE``, ``openauc evaluate FILE`` and ``openauc report MODEL TABLE``
-# then begin with a verdict: the share of known rows accepted beside the promise, OpenAUC beside the forecast, and if
+# then begin with a verdict: the share of known rows accepted beside the guarantee, OpenAUC beside the forecast, and if
 # each was kept. Without labels, ``openauc watch`` looks for drift in the scores.
 #
 # Ties do no harm: equal scores are accepted together, so the share can only be larger. The targets ``macro_f_score``,
-# ``micro_f_score``, ``youden_index`` and ``cost`` are the best on the validation samples and promise nothing
+# ``micro_f_score``, ``youden_index`` and ``cost`` are the best on the validation samples and guarantee nothing
 # (``point.guarantee`` is None). On the command line: ``openauc threshold FILE --target known_acceptance=0.95
 # --confidence 0.95``.

@@ -199,8 +199,8 @@ print(textwrap.fill(str(caught[0].message), 80))
 # partial OpenAUC up to ten per cent of unknown samples accepted, and learns with most weight on the unknown samples
 # that look most known.
 #
-# What exactly is promised
-# ------------------------
+# What exactly is guaranteed
+# --------------------------
 #
 # A sample is rejected when its conformal p-value, :math:`(1 + \#\{s_i \ge s\}) / (n + 1)` among the scores of n known
 # calibration samples, is at most :math:`\alpha`; acceptance 0.95 means :math:`\alpha = 0.05`.
@@ -214,7 +214,7 @@ print(textwrap.fill(str(caught[0].message), 80))
 #   share what all samples say.
 #
 # These are averages over samples and over calibration sets, for known samples like those of the calibration. Nothing is
-# promised about unknown ones. The known test digits, drawn into calibration and new samples a thousand times:
+# guaranteed about unknown ones. The known test digits, drawn into calibration and new samples a thousand times:
 
 rng = np.random.default_rng(0)
 scores = digits.open_score(X_test[y_test < 7])
@@ -230,12 +230,12 @@ fig, ax = plt.subplots(figsize=(5.6, 3.0))
 step = 2 / (len(scores) - 100)
 ax.hist(shares, bins=np.arange(0.85, 1 + step, step) + step / 4, color=blue, alpha=0.6)
 ax.axvline(np.mean(shares), color=orange, linestyle="--", linewidth=1.4, label=f"mean {np.mean(shares):.4f}")
-ax.axvline(0.95, color="#404040", linewidth=1, label="promised 0.95")
+ax.axvline(0.95, color="#404040", linewidth=1, label="guaranteed 0.95")
 ax.set(xlabel="share of new known samples accepted", ylabel="draws of 100 for calibration")
 ax.legend(frameon=False, loc="upper left")
 plt.show()
 # sphinx_gallery_end_ignore
 
 # %%
-# The mean keeps the promise; a single draw may be below it. :doc:`5_thresholds` has the rule for those who want it to
+# The mean keeps the guarantee; a single draw may be below it. :doc:`5_thresholds` has the rule for those who want it to
 # hold for nearly every calibration set.

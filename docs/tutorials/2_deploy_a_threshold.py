@@ -3,7 +3,7 @@ Choose a threshold and deploy it
 ================================
 
 A score ranks samples; a product must decide. This page chooses a threshold on validation samples, says what it
-promises, uses it on new samples, and checks that the promise was kept.
+guarantees, uses it on new samples, and checks that the guarantee was kept.
 """
 
 import json
@@ -26,8 +26,8 @@ validation = Predictions(*(column[order[:half]] for column in predictions))
 later = Predictions(*(column[order[half:]] for column in predictions))
 
 # %%
-# With a promise
-# --------------
+# With a guarantee
+# ----------------
 #
 # "Of the known samples to come, accept 95 %." This needs no unknown sample at all, and holds whatever the
 # distribution of the scores, as long as later known samples are like those of the validation set.
@@ -37,7 +37,7 @@ print(f"reject when score > {point.threshold:.4f}")
 print(point.guarantee)
 
 # %%
-# That promise is an average over validation sets: for one of them the rate may be a little lower. With ``confidence``
+# That guarantee is an average over validation sets: for one of them the rate may be a little lower. With ``confidence``
 # it holds for that share of all validation sets, at the price of a slightly higher threshold.
 
 careful = choose_threshold(*validation, target="known_acceptance", value=0.95, confidence=0.99)
@@ -66,7 +66,7 @@ labels = decide(later.y_pred, later.open_score, threshold=settings["threshold"])
 print(labels[:20])
 
 # %%
-# Was the promise kept?
+# Was the guarantee kept?
 
 known = later.y_true != -1
 print(f"known samples accepted:   {np.mean(labels[known] != -1):.1%}")
@@ -74,7 +74,7 @@ print(f"... and classified right: {np.mean(labels[known] == later.y_true[known])
 print(f"unknown samples rejected: {np.mean(labels[~known] == -1):.1%}")
 
 # %%
-# The last number is not promised. It depends on which unknown samples come, and nobody can vouch for those. What it
+# The last number is not guaranteed. It depends on which unknown samples come, and nobody can vouch for those. What it
 # would be for other thresholds, and what it costs among the known samples, shows the whole curve.
 
 (blue, _), (orange, _), *_ = STYLES

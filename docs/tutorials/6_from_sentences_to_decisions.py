@@ -65,7 +65,7 @@ answers = {
 questions.assign(**answers)
 
 # %%
-# The threshold accepts 95 % of known sentences. What exactly it promises is said in words:
+# The threshold accepts 95 % of known sentences. What exactly it guarantees is said in words:
 
 print(textwrap.fill(classifier.guarantee_))
 
@@ -118,8 +118,8 @@ plt.show()
 # sphinx_gallery_end_ignore
 
 # %%
-# The first number is what was asked for. The second nobody can promise: these unknown sentences are a bank's, too, and
-# close to the known ones. A lower acceptance would reject more of both.
+# The first number is what was asked for. The second nobody can guarantee: these unknown sentences are a bank's, too,
+# and close to the known ones. A lower acceptance would reject more of both.
 #
 # Sentences known not to belong
 # -----------------------------

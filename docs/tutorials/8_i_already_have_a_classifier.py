@@ -59,11 +59,11 @@ print(open_set.report_)
 print(evaluate(*open_set.predictions(X_later, y_later), metrics=SHOWN))
 
 # %%
-# A promise that is exact
-# -----------------------
+# A guarantee that is exact
+# -------------------------
 #
 # The threshold comes from the training samples, each scored by a copy that was not fitted on it. That is close, and no
-# sample is lost. An exact promise takes samples that the model has not seen:
+# sample is lost. An exact guarantee takes samples that the model has not seen:
 
 print(textwrap.fill(open_set.guarantee_), end="\n\n")
 open_set.calibrate(X_fresh, y_fresh)
@@ -71,8 +71,8 @@ print(textwrap.fill(open_set.guarantee_))
 
 # %%
 # From now on thresholds and p-values rest on these. Choosing another needs no fit. With ``per_class`` each predicted
-# class gets a threshold of its own, if it has enough calibration samples for the promise; without, a class that is hard
-# pays for one that is easy.
+# class gets a threshold of its own, if it has enough calibration samples for the guarantee; without, a class that is
+# hard pays for one that is easy.
 
 is_known = np.isin(y_later, open_set.classes_)
 
@@ -94,7 +94,7 @@ pd.DataFrame(table).round(2).rename_axis("share accepted")
 
 # %%
 # Other rules: ``set_threshold("youden")``, ``set_threshold("cost", costs={"unknown_accepted": 5.0})``, both from
-# held-out classes and without a promise, or a number.
+# held-out classes and without a guarantee, or a number.
 #
 # A batch at once
 # ---------------
