@@ -241,8 +241,8 @@ def test_one_seed_one_model(data, new, model):
     np.testing.assert_array_equal(generator.open_score(new[0]), one)
 
 
-def test_processes_change_nothing(data, new, model):
-    parallel = OpenSetClassifier(random_state=0, n_jobs=2).fit(*data)
+def test_processes_change_nothing(data, new):
+    model, parallel = (fitted(data, n_jobs=n_jobs) for n_jobs in (None, 2))
     np.testing.assert_array_equal(parallel.thresholds_, model.thresholds_)
     np.testing.assert_array_equal(parallel.open_score(new[0]), model.open_score(new[0]))
     assert parallel.report_ == model.report_

@@ -3,9 +3,8 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -430,33 +429,19 @@ def test_a_crash_leaves_the_old_model_or_the_new_one(tmp_path, before, monkeypat
     assert os.listdir(tmp_path) == [MODEL]
 
 
-WRITER = """
-import sys
-from openauc.features import OpenSetClassifier
-folder, model, times = sys.argv[1:]
-classifier = OpenSetClassifier.load(model)
-for _ in range(int(times)):
-    classifier.save(folder)
-    OpenSetClassifier.load(folder)
-"""
-
-
-def test_two_processes_that_save_into_one_folder_leave_a_whole_model_at_any_time(tmp_path):
+def test_two_writers_of_one_folder_leave_a_whole_model_at_any_time(tmp_path):
     """Each saves and loads in turn, so a load meets saves of the other one."""
     models = {"max_logit": fit(rejector="max_logit"), "energy": fit(rejector="energy")}
-    for name, model in models.items():
-        model.save(tmp_path / name)
-    shared_folder = tmp_path / "shared"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, shared_folder, tmp_path / name, "25"], stderr=subprocess.PIPE)
-        for name in models
-    ]
-    for writer in writers:
-        _, error = writer.communicate()
-        assert writer.returncode == 0, error.decode()
-    loaded = load(shared_folder)
-    assert_same(answers(loaded), answers(models[loaded.rejector]))
-    assert os.listdir(shared_folder) == [MODEL]
+
+    def write(model):
+        for _ in range(25):
+            model.save(tmp_path)
+            found = load(tmp_path)
+            assert_same(answers(found), answers(models[found.rejector]))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, models.values())) == [None, None]
+    assert os.listdir(tmp_path) == [MODEL]
 
 
 def test_a_link_is_replaced_and_the_file_it_points_to_stays(tmp_path):
@@ -651,6 +636,17 @@ def test_saved_again_in_its_folder_it_is_one_file(tmp_path):
     model.save(tmp_path / "m")
     assert os.listdir(tmp_path / "m") == [MODEL]
     assert load(tmp_path / "m").table_spec_ == model.table_spec_
+
+
+def test_a_link_among_older_files_is_removed_and_the_file_it_points_to_stays(tmp_path):
+    shutil.copytree(SECOND, tmp_path / "a")
+    shutil.copytree(SECOND, tmp_path / "b")
+    before = (tmp_path / "a" / OLD_MODEL).read_bytes()
+    (tmp_path / "b" / OLD_MODEL).unlink()
+    (tmp_path / "b" / OLD_MODEL).symlink_to(tmp_path / "a" / OLD_MODEL)
+    shared().save(tmp_path / "b")
+    assert os.listdir(tmp_path / "b") == [MODEL]
+    assert (tmp_path / "a" / OLD_MODEL).read_bytes() == before
 
 
 def test_after_a_crash_of_an_older_save(tmp_path):

@@ -118,7 +118,7 @@ def accepted_shares(repetitions, n_classes, acceptance, per_class=20, **options)
 @pytest.mark.parametrize(("acceptance", "per_class", "above"), [(0.8, 20, 0.05), (0.95, 150, 0.01)])
 def test_cross_fitted_acceptance_is_near_what_was_asked_for(acceptance, per_class, above):
     """Or a little above: the model in use knows more than those of the folds, the more so of few samples."""
-    shares, model = accepted_shares(150, 2, acceptance, per_class, head="class_mean")
+    shares, model = accepted_shares(80, 2, acceptance, per_class, head="class_mean")
     assert model.guarantee_ == (
         f"about {100 * acceptance:g} % of new rows of known classes are accepted, if they are like the training rows"
     )
@@ -128,14 +128,14 @@ def test_cross_fitted_acceptance_is_near_what_was_asked_for(acceptance, per_clas
 
 @pytest.mark.slow
 def test_with_a_learned_rejector_too(few_folds):
-    shares, model = accepted_shares(30, 4, 0.9, head="class_mean")
+    shares, model = accepted_shares(15, 4, 0.9, head="class_mean")
     assert model.report_.chosen == "learned"
     assert 0.89 < shares.mean() < 0.95
 
 
 @pytest.mark.slow
 def test_a_split_of_real_fits_accepts_at_least_that(few_folds):
-    shares, model = accepted_shares(150, 2, 0.8, head="class_mean", calibration="split")
+    shares, model = accepted_shares(80, 2, 0.8, head="class_mean", calibration="split")
     assert model.guarantee_ == (
         "at least 80 % of new rows of known classes are accepted, if they are like the 8 rows set aside to check with"
     )

@@ -3,8 +3,8 @@
 A head with fewer classes has other logits, so the same score means something else under another head. Evidence is
 therefore standardised: by the mean and deviation that a score has, under the same head, on *correctly classified known
 samples that the head was not trained on*. So a rejector learned from heads without the held-out classes can use the
-evidence of the head that knows all classes. Heads are surer of some classes than of others, so some scores come a
-second time, less what is usual for the predicted class.
+evidence of the head that knows all classes. Heads are surer of some classes than of others, so some scores are used a
+second time, after subtracting their usual value for the predicted class.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from openauc.features.scores.base import Floats, Rows, Score
 from openauc.features.scores.registry import SCORES
 
 BY_CLASS = "_by_class"
-"""Ending of the name of a score less what is usual for the predicted class."""
+"""Suffix of the name of a score whose usual value for the predicted class was subtracted."""
 USUAL_ROWS = 5.0
-"""Rows that all classes together count for in what is usual for one class."""
+"""Weight, in rows, of the mean of all classes in the usual value of one class."""
 
 
 class EvidenceScale(NamedTuple):
     """Mean and deviation (m + b,) of m scores, on correctly classified known samples.
 
-    The b scores in ``columns`` come once more, less ``usual``: (C, b) their usual values for each predicted class.
+    The b scores in ``columns`` are used a second time, after subtracting ``usual``: (C, b) values by predicted class.
     """
 
     mean: Floats
@@ -94,8 +94,7 @@ class OutlierLogit(Score):
     def fit(self, features: Any, logits: Any, y: Any) -> Self:
         """Learn from known samples and outliers (-1), both with the same total weight."""
         fitted = LogisticRegression(class_weight="balanced", max_iter=200)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             fitted.fit(features, y == UNKNOWN)
         self.weight, self.bias = fitted.coef_.astype(features.dtype), np.asarray(fitted.intercept_, np.float64)
         return self
@@ -188,7 +187,7 @@ class Task(NamedTuple):
     weight: Floats | None
     make_head: Callable[[], Head]
     scores: Sequence[Any]
-    by_class: Sequence[str]  # names of the scores that come once more, less what is usual for the predicted class
+    by_class: Sequence[str]  # scores that are used a second time, less their usual value for the predicted class
     scaling: Scaling
 
     @property
@@ -204,7 +203,7 @@ class Task(NamedTuple):
 
     @property
     def columns(self) -> list[int]:
-        """Columns of the scores that come once more."""
+        """Columns of the scores that are used a second time."""
         return [self.names.index(name) for name in self.by_class]
 
 

@@ -35,11 +35,11 @@ BATCH, PASSES, MOMENTUM = 1024, 8, 0.9
 COVARIANCE_ROWS, DAMPING = 16_384, 0.3
 """Rows that the covariance of the features is taken from; share of the mean variance added before it is inverted."""
 PLENTY, FASTEST = 400, 8.0
-"""A class of so many samples learns at the rate 1; smaller ones learn faster, at most at the second rate."""
+"""A class of 400 samples or more learns at the rate 1; smaller classes learn faster, at most at the rate 8."""
 
 
 class Head:
-    """What every head offers."""
+    """Base class of heads."""
 
     grid: ClassVar[tuple[float, ...]] = (1.0,)
     """Strengths to choose from; the first is the default."""
@@ -73,8 +73,9 @@ class LogisticHead(Head):
         if len(y) * int(y.max() + 1) > MOST_LOGITS:
             self.weight, self.bias = fit_by_batches(X, y, sample_weight, self.strength)
             return self
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a few more iterations do not change decisions
+        with warnings.catch_warnings(
+            action="ignore", category=ConvergenceWarning
+        ):  # more iterations do not change decisions
             warnings.filterwarnings("ignore", "The number of unique classes")  # two rows a class are few, not a mistake
             fitted = LogisticRegression(C=self.strength, max_iter=200).fit(X, y, sample_weight)
         self.weight, self.bias = _columns_of(fitted.coef_, fitted.intercept_, X.dtype)
@@ -116,8 +117,7 @@ class MLPHead(Head):
     bias: NDArray[Any]
 
     def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             fitted = MLPClassifier((128,), alpha=1 / self.strength, max_iter=60, random_state=0)
             fitted.fit(X, y, sample_weight)
         hidden, last = fitted.coefs_

@@ -28,16 +28,16 @@ from openauc.features.scores.registry import SCORES
 from openauc.intervals import Interval
 
 AVERAGE = ("max_logit", "distance", "relative_mahalanobis_pp")
-"""Scores of the fixed average: one of the logits, one of training samples, one of classes."""
+"""Scores of the fixed average: they use the logits, the training samples, and the classes."""
 CONFIDENCE = ("max_logit", "entropy", "gen")
-"""Scores that come once more as evidence, less what is usual for the predicted class."""
+"""Scores that are evidence a second time, after their usual value for the predicted class was subtracted."""
 _PLAIN = ("max_logit", "energy", "entropy", "margin", "gen", "knn", "distance", "class_mean", "relative_mahalanobis_pp")
 EVIDENCE = (*_PLAIN, *(name + BY_CLASS for name in CONFIDENCE))
 """Evidence of the learned rejector."""
 BASES = ("max_logit", "entropy", "distance", "class_mean")
 """Scores that the learned rejector may be shrunk toward in place of the average."""
 BY_FAR = 2.0
-"""Standard errors over held-out classes by which a rejector must be better than another to replace it."""
+"""Standard errors, over held-out classes, by which a rejector must be better to replace the default."""
 CLIP = 8.0
 """Evidence is cut at this many deviations from a usual known sample, except for a distance."""
 KNOTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -138,8 +138,8 @@ class Learned(Rejector):
             return
         total = np.where(unknown, weight[unknown].sum(), weight[~unknown].sum())
         model = LogisticRegression(C=RIDGE, solver="newton-cholesky", max_iter=50)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # where no score varies there is nothing to converge to
+        # Where no score varies there is nothing to converge to.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             model.fit(_hinges(evidence), unknown, sample_weight=weight / total * len(weight) / 2)
         self.weight = model.coef_[0]
 

@@ -15,7 +15,7 @@ SCALINGS = ("auto", "embedding", "columns")
 LENGTH = 10.0
 """Root mean square length of scaled features, so that one grid of strengths suits all encoders."""
 NARROWEST, UNLIKE = 32, 100.0
-"""Features are columns of a table if they are fewer, or if one varies so many times more than the median one."""
+"""Fewer than 32 features, or one that varies 100 times more than the median one, are columns of a table."""
 MOST_ROWS, CHUNK = 100_000, 8192
 """Most rows to compute mean and deviation from, and rows that are scaled together."""
 

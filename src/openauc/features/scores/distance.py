@@ -11,7 +11,7 @@ from openauc.features.scores._arrays import Array, lengths, like, product, squar
 from openauc.features.scores.base import Floats, Labels, Real, Score
 
 REFERENCES, PER_CLASS = 1024, 8
-"""A new sample is compared with at most so many training samples; with more if a class would have fewer than 8."""
+"""Most training samples that a new sample is compared with; more if a class would have fewer than 8 of them."""
 SHRINKAGE = 0.01
 """Smallest share of the mean eigenvalue in a covariance."""
 SPREAD_ROWS = 5.0
@@ -306,7 +306,7 @@ def covariance_of(deviations: Real) -> Floats:
 
 
 def shrunk_covariance(deviations: Real, x: Real, freedom: int) -> Floats:
-    """(d, d) covariance with so many degrees of freedom; the identity if deviations are rounding errors of ``x``."""
+    """(d, d) shrunk covariance; the identity if the deviations are rounding errors of ``x``."""
     covariance = covariance_of(deviations)
     level = np.trace(covariance) / len(covariance)
     if level <= ROUNDING**2 * np.mean(np.square(x), dtype=np.float64):
@@ -321,7 +321,7 @@ def inverse_root(covariance: Floats) -> Floats:
 
 
 def oracle_shrinkage(covariance: Floats, freedom: int) -> float:
-    """Share of the mean eigenvalue in a covariance with so many degrees of freedom (Chen et al., 2010).
+    """Share of the mean eigenvalue in a covariance with ``freedom`` degrees of freedom (Chen et al., 2010).
 
     >>> oracle_shrinkage(np.eye(3), 10), round(oracle_shrinkage(np.diag([4.0, 1.0, 1.0]), 10), 4)
     (1.0, 0.6774)
