@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -46,6 +46,7 @@ SMALL = 20_000_000
 THRESHOLDS = ("acceptance", "youden", "cost")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier of embeddings that answers "unknown" for what belongs to none of its classes.
 
@@ -126,44 +127,23 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ['bee', 'unknown']
     """
 
-    report_: FitReport
-
-    def __init__(
-        self,
-        *,
-        head: Any = "logistic",
-        rejector: Any = "learned",
-        threshold: str | float = "acceptance",
-        acceptance: float = 0.95,
-        per_class: bool = False,
-        costs: Costs | Mapping[str, float] | None = None,
-        calibration: str = "cross",
-        max_ofpr: float | None = None,
-        folds: int = 5,
-        class_weight: Any = None,
-        unknown_label: Any = UNKNOWN,
-        seen_by_encoder: bool | str = "auto",
-        scaling: str = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool | Callable[[str], object] = False,
-    ) -> None:
-        self.head = head
-        self.rejector = rejector
-        self.threshold = threshold
-        self.acceptance = acceptance
-        self.per_class = per_class
-        self.costs = costs
-        self.calibration = calibration
-        self.max_ofpr = max_ofpr
-        self.folds = folds
-        self.class_weight = class_weight
-        self.unknown_label = unknown_label
-        self.seen_by_encoder = seen_by_encoder
-        self.scaling = scaling
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    head: Any = "logistic"
+    rejector: Any = "learned"
+    threshold: str | float = "acceptance"
+    acceptance: float = 0.95
+    per_class: bool = False
+    costs: Costs | Mapping[str, float] | None = None
+    calibration: str = "cross"
+    max_ofpr: float | None = None
+    folds: int = 5
+    class_weight: Any = None
+    unknown_label: Any = UNKNOWN
+    seen_by_encoder: bool | str = "auto"
+    scaling: str = "auto"
+    random_state: Any = None
+    n_jobs: int | None = None
+    verbose: bool | Callable[[str], object] = False
+    report_: FitReport = field(init=False)
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None

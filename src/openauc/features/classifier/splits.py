@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ openauc_scorer = make_scorer("openauc", open_score="auto")
 """OpenAUC as ``scoring`` of scikit-learn; classes that the estimator was not fitted on count as unknown."""
 
 
+@dataclass(eq=False, repr=False)
 class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
     """Folds that each hold out whole classes, as unknown ones, and a share of the samples of the others.
 
@@ -52,20 +54,12 @@ class HeldOutSplit(BaseCrossValidator):  # type: ignore[misc]
     (2, [1, 4, 4, 1])
     """
 
-    def __init__(
-        self,
-        n_splits: int = 5,
-        *,
-        n_repeats: int | None = None,
-        known_share: float = 0.25,
-        unknown_label: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_splits = n_splits
-        self.n_repeats = n_repeats
-        self.known_share = known_share
-        self.unknown_label = unknown_label
-        self.random_state = random_state
+    n_splits: int = 5
+    _: KW_ONLY
+    n_repeats: int | None = None
+    known_share: float = 0.25
+    unknown_label: Any = None
+    random_state: Any = None
 
     def split(self, X: Any, y: ArrayLike | None = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Rows of the training and of the test part of each fold; rows of one group are in the same part."""
