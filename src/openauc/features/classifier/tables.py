@@ -85,15 +85,14 @@ class FeatureTable:
         """(n,) labels: integers or names, and None where one is missing."""
         if self.spec.label is None:
             raise ValueError(
-                f"{self.path} has no column of labels ({', '.join(map(repr, LABELS))}); it has "
-                f"{named(self.columns)}. Name it with label_column."
+                f"{self.path} has no column of labels ({named(LABELS)}); it has {named(self.columns)}. Name it with "
+                "label_column."
             )
         values, name = self.columns[self.spec.label], f"{self.path}: the column {self.spec.label!r}"
-        empty = _empty(values)
-        if not len(empty):
+        given = np.delete(np.arange(len(values)), _empty(values))
+        if len(given) == len(values):
             return as_labels(name, values)
         labels = np.full(len(values), None, object)
-        given = np.delete(np.arange(len(values)), empty)
         labels[given] = as_labels(name, values[given]).tolist()
         return labels
 
@@ -369,7 +368,7 @@ def guarantee_of(classifier: OpenSetClassifier) -> Guarantee:
 
 
 def unknown_when(classifier: OpenSetClassifier) -> str:
-    """The rule by which a sample is unknown, in words."""
+    """When a sample is unknown, in words."""
     low, high = f"{classifier.thresholds_.min():.5g}", f"{classifier.thresholds_.max():.5g}"
     if low != high:
         return f"score above the threshold of its class, {low} to {high}"
