@@ -114,7 +114,9 @@ def test_scores_are_shown_with_intervals_and_the_choice_first_seen(page: str, cl
     by_name = dict(zip(classifier.rejector_.names, curves, strict=True))
     for score in data["evidence"]["scores"]:
         np.testing.assert_allclose(score["curve"], by_name[score["name"]], atol=1e-5)
-    assert classifier.rejector_.base[0] in page.partition("A rule that needs no learning, ")[2].partition(", has")[0]
+    assert (
+        classifier.rejector_.base[0] in page.partition("A rejector that needs no learning, ")[2].partition(", has")[0]
+    )
     assert f", has {100 * classifier.rejector_.base_weight:.0f}\xa0% of the weight" in page
 
 
@@ -125,7 +127,7 @@ def test_the_rule_that_the_learned_one_is_shrunk_toward_is_named(
     classifier: OpenSetClassifier, monkeypatch: pytest.MonkeyPatch, base: tuple[str, ...], told: str
 ) -> None:
     monkeypatch.setattr(classifier.rejector_, "base", base)
-    assert f"A rule that needs no learning, {told}, has " in classifier_report(classifier)
+    assert f"A rejector that needs no learning, {told}, has " in classifier_report(classifier)
 
 
 def test_with_test_samples_the_evaluation_follows(classifier: OpenSetClassifier, open_page: Open) -> None:

@@ -19,7 +19,7 @@ CHUNK = 2**21
 HEAD_NAMES = ("logistic", "class_mean", "mlp")
 """Names of our heads, the classifiers on embeddings (:mod:`openauc.features.classifier.heads`)."""
 REJECTORS = ("learned", "average", "selected")
-"""Names of the ways to reject that look at several scores, and at held-out classes."""
+"""Names of the rejectors that use several scores, and held-out classes."""
 
 
 class Score:
