@@ -1,6 +1,6 @@
 """Heads and scores on embeddings of texts and images: which way to reject, on which data.
 
-Logistic regression with every score, and with rules that look at several of them; beside it a small network on the same
+Logistic regression with every score, and with rejectors that use several of them; beside it a small network on the same
 embeddings, trained with the losses of the papers.
 """
 
