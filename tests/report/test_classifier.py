@@ -116,8 +116,6 @@ def test_scores_are_shown_with_intervals_and_the_choice_first_seen(page: str, cl
         np.testing.assert_allclose(score["curve"], by_name[score["name"]], atol=1e-5)
     base = page.partition("A rejector that needs no learning, ")[2].partition(", has")[0]
     assert classifier.rejector_.base[0] in base
-        classifier.rejector_.base[0] in page.partition("A rejector that needs no learning, ")[2].partition(", has")[0]
-    )
     assert f", has {100 * classifier.rejector_.base_weight:.0f}\xa0% of the weight" in page
 
 
