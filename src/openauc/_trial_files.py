@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from openauc._files import parse_json
+
+T = TypeVar("T")
 
 SPEC = "spec.json"
 LOG = "log.jsonl"
@@ -22,15 +26,29 @@ def features_file(part: str) -> str:
     return f"features_{part}.parquet"
 
 
+def load_json(file: Path, build: Callable[[Any], T]) -> T:
+    """``build`` applied to a JSON file; a ValueError names a damaged file, and the caller adds what to do."""
+    try:
+        values = parse_json(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON ({error})") from error
+    try:
+        return build(values)
+    except KeyError as error:
+        raise ValueError(f"{file} is damaged (it lacks {error})") from error
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"{file} is damaged ({error})") from error
+
+
 def read_threshold(folder: Path) -> float | None:
     """The threshold that `openauc threshold` chose for the trial in a folder; None if there is none yet."""
     file = folder / THRESHOLD
     if not file.is_file():
         return None
     try:
-        return float(json.loads(file.read_text(encoding="utf-8"))["threshold"])
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{file} holds no threshold; choose it again with `openauc threshold {folder}`.") from None
+        return load_json(file, lambda values: float(values["threshold"]))
+    except ValueError as error:
+        raise ValueError(f"{error}; choose the threshold again with `openauc threshold {folder}`.") from error
 
 
 def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

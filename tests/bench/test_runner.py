@@ -16,7 +16,7 @@ from bench.trials import tiny
 from openauc import Predictions, evaluate
 from openauc._trial_files import CHECKPOINT, LOG, PREDICTIONS, WEIGHTS
 from openauc.bench.runner import run, run_job, run_trial
-from openauc.bench.store import Store
+from openauc.bench.store import Claims, Store
 from openauc.bench.summary import summarise
 from openauc.bench.trial import Job, Outcome, TrialResult, TrialSpec
 from openauc.executors import in_process
@@ -221,7 +221,7 @@ def test_a_packed_job_carries_everything_the_store_needs(tmp_path: Path) -> None
 def test_what_another_runner_works_on_is_left_to_it(tmp_path: Path) -> None:
     mine, theirs = tiny(split=0), tiny(split=1)
     store = Store(tmp_path)
-    with store.claims() as other:
+    with Claims(store.root) as other:
         assert other.take(theirs.training_id)
         results = run([mine, theirs], out=tmp_path)
         assert [result.spec for result in results] == [mine]

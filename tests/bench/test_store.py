@@ -188,7 +188,7 @@ def test_the_plan_of_several_runs_is_their_union(tmp_path: Path) -> None:
 
 def test_a_claim_excludes_others_until_released(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    with store.claims() as one, store.claims() as other:
+    with Claims(store.root) as one, Claims(store.root) as other:
         assert one.take("a")
         assert not other.take("a")
         assert other.take("b")
@@ -196,7 +196,7 @@ def test_a_claim_excludes_others_until_released(tmp_path: Path) -> None:
         assert other.take("a")
         assert not one.take("b")
     assert not list(tmp_path.iterdir())
-    with store.claims() as one:
+    with Claims(store.root) as one:
         assert one.take("a")
 
 

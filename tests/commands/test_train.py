@@ -18,7 +18,7 @@ from commands.application import SMALL, refused, run
 from openauc import Predictions, evaluate
 from openauc._trial_files import LOG, PREDICTIONS, RESULT, SPEC, VALIDATION, WEIGHTS, features_file
 from openauc.bench.runner import run as run_all
-from openauc.bench.store import Store
+from openauc.bench.store import Claims, Store
 from openauc.bench.trial import TrialSpec
 from openauc.commands.train import assignments, make_spec, train
 from openauc.methods import method_names
@@ -97,7 +97,7 @@ def test_a_folder_is_of_one_kind(finished, tmp_path):
 def test_another_process_at_the_same_folder_is_told(tmp_path):
     spec = make_spec("digits", "gcpl", 0, recipe="plain", epochs=2, settings=["width=4", "train_images=200"])
     out = tmp_path / "run"
-    with Store.of_trial(out, spec).claims() as claims:
+    with Claims(Store.of_trial(out, spec).root) as claims:
         assert claims.take(spec.training_id)
         refused("train", "digits", "-m", "gcpl", *SMALL, "-o", out, match="choose another folder")
 

@@ -7,11 +7,12 @@ backward (a training step costs about three forward passes); reading, augmentati
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from openauc.bench.trial import Scalar, TrialSpec
+from openauc.bench.trial import TrialSpec
 from openauc.methods import build_method
 from openauc.recipe import Recipe
 
@@ -62,12 +63,7 @@ def flops_per_image(spec: TrialSpec) -> float:
 
 @lru_cache(maxsize=256)
 def _counted(
-    method: str,
-    options: tuple[tuple[str, Scalar], ...],
-    backbone: str,
-    width: int | None,
-    shape: tuple[int, ...],
-    classes: int,
+    method: str, options: tuple[Any, ...], backbone: str, width: int | None, shape: tuple[int, ...], classes: int
 ) -> float:
     sizes = {"image_size": shape[-1], "num_features": shape[0]}  # a network takes one of the two
     network = build_method(method, classes, **sizes, backbone=backbone, width=width, method_args=dict(options))

@@ -32,7 +32,6 @@ _VALUES = json.loads(files("openauc.bench").joinpath("paper.json").read_text(enc
 the networks were trained."""
 TABLE_2_PROTOCOLS: tuple[str, ...] = tuple(_VALUES["table2"]["openauc"])
 CUB_METHODS: tuple[str, ...] = tuple(_VALUES["cub"])
-CUB_GROUPS = ("easy", "medium", "hard")
 
 
 def published(method: str, protocol: str, metric: str, group: str | None = None) -> Published | None:

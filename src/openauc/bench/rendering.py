@@ -82,16 +82,13 @@ def rich_table(grid: Grid) -> Group:
     table = Table(box=box.SIMPLE_HEAD)
     for i, heading in enumerate(grid.headings):
         table.add_column(Text(heading), justify="center" if i else "left")
-    styles, marks = {1: "bold", 2: "underline"}, {1: " ¹", 2: " ²"}
+    marks = {None: ("", ""), 1: ("bold", " ¹"), 2: ("underline", " ²")}
     for label, entries in grid.rows:
-        cells = [
-            Text.assemble(
-                (entry.value, styles.get(entry.rank or 0, "")),
-                marks.get(entry.rank or 0, ""),
-                *((f"\n{detail}", "dim") for detail in entry.details),
-            )
-            for entry in entries
-        ]
+        cells = []
+        for entry in entries:
+            style, mark = marks[entry.rank]
+            details = ((f"\n{detail}", "dim") for detail in entry.details)
+            cells.append(Text.assemble((entry.value, style), mark, *details))
         table.add_row(Text(label), *cells)
     return Group(Text(grid.title, style="bold"), table)
 

@@ -78,7 +78,7 @@ def run(
     waiting = [spec for spec in wanted if spec.id not in finished]
     watch.planned(waiting, done)
     with ExitStack() as stack:
-        claims = stack.enter_context(store.claims())
+        claims = stack.enter_context(Claims(store.root))
         jobs = _jobs(store, waiting, claims, watch, retry_failed=retry_failed, keep_features=keep_features)
         outcomes = execute(partial(run_job, data_root=data_root), jobs)
         # A generator ends before the claims do, so that nobody trains what is no longer claimed.

@@ -26,11 +26,6 @@ def select(items: Iterable[T], text: str) -> list[T]:
     A field is one of the spec, one of its recipe, or an option of its method; ``recipe`` is the recipe's name. An
     option left at its default is ``none``.
 
-    Raises
-    ------
-    ValueError
-        For text that is not a list of conditions, a field no trial has, or a value no trial has.
-
     Examples
     --------
     >>> specs = [TrialSpec.of("digits", split, "openauc", method_args={"lam": 0.1}) for split in range(3)]
@@ -116,10 +111,8 @@ def command_of(spec: TrialSpec) -> str:
 
 def _equal(actual: Any, text: str) -> bool:
     if isinstance(actual, int | float) and not isinstance(actual, bool):
-        try:
+        with suppress(ValueError):
             return float(text) == actual
-        except ValueError:
-            return False
     return _text(actual) == text
 
 

@@ -12,16 +12,14 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from openauc._files import atomic_write, parse_json, write_text
-from openauc._trial_files import CHECKPOINT, LOG, RESULT, SPEC, WEIGHTS, refuse_other_run
+from openauc._files import atomic_write, write_text
+from openauc._trial_files import CHECKPOINT, LOG, RESULT, SPEC, WEIGHTS, load_json, refuse_other_run
 from openauc.bench.trial import TrialResult, TrialSpec
-
-T = TypeVar("T")
 
 
 class Store:
@@ -37,6 +35,7 @@ class Store:
 
     def __init__(self, root: Path | str, *, alone: bool | None = None) -> None:
         self.root = Path(root)
+        self.trials = self.root / "trials"
         if self.root.exists() and not self.root.is_dir():
             raise ValueError(f"{self.root} is a file; a store is a folder.")
         self.alone = (self.root / SPEC).is_file() if alone is None else alone
@@ -61,11 +60,6 @@ class Store:
             with suppress(OSError):  # somebody's other files are there
                 self.root.rmdir()
 
-    @property
-    def trials(self) -> Path:
-        """Parent of the trials' folders."""
-        return self.root / "trials"
-
     def folder(self, spec: TrialSpec) -> Path:
         """Folder of one trial, which need not exist."""
         return self.root if self.alone else self.trials / spec.id
@@ -83,11 +77,11 @@ class Store:
     def planned(self) -> list[TrialSpec]:
         """Every trial this store was ever asked for, by id; a list that cannot be read is left out with a warning."""
         if self.alone:
-            return [_load(self.root / SPEC, TrialSpec.from_dict)]
+            return [load_json(self.root / SPEC, TrialSpec.from_dict)]
         found: dict[str, TrialSpec] = {}
         for file in sorted(self.root.glob("plans/*.json")):
             try:
-                plan = _load(file, lambda listed: [TrialSpec.from_dict(values) for values in listed])
+                plan = load_json(file, lambda listed: [TrialSpec.from_dict(values) for values in listed])
             except ValueError as error:
                 warnings.warn(f"{error}; delete it, the next `openauc run` writes it again.", stacklevel=2)
             else:
@@ -118,7 +112,7 @@ class Store:
     def _result_in(self, file: Path, spec: TrialSpec | None = None) -> TrialResult | None:
         result = None
         try:
-            result = _load(file, TrialResult.from_dict)
+            result = load_json(file, TrialResult.from_dict)
             if self.alone or result.spec.id == file.parent.name:
                 return result
             problem = f"{file} is damaged (it is the result of {result.spec.id})"
@@ -133,7 +127,7 @@ class Store:
     def _spec_of(self, folder: Path) -> TrialSpec | None:
         """The trial that a folder belongs to, by the spec in it or by the plans."""
         with suppress(ValueError, FileNotFoundError):
-            said = _load(folder / SPEC, TrialSpec.from_dict)
+            said = load_json(folder / SPEC, TrialSpec.from_dict)
             if self.alone or said.id == folder.name:
                 return said
         planned = () if self.alone else self.planned()
@@ -160,10 +154,6 @@ class Store:
         except OSError:
             with origin.open("rb") as old, atomic_write(copy) as new:
                 shutil.copyfileobj(old, new)
-
-    def claims(self) -> Claims:
-        """Claims of one runner, for a ``with`` statement."""
-        return Claims(self.root)
 
 
 class Claims:
@@ -204,17 +194,3 @@ class Claims:
 
     def _file(self, key: str) -> Path:
         return self.folder / f".{key}.lock"
-
-
-def _load(file: Path, build: Callable[[Any], T]) -> T:
-    """``build`` applied to a JSON file; a ValueError names a damaged file, and the caller adds what to do."""
-    try:
-        values = parse_json(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON ({error})") from error
-    try:
-        return build(values)
-    except KeyError as error:
-        raise ValueError(f"{file} is damaged (it lacks {error})") from error
-    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        raise ValueError(f"{file} is damaged ({error})") from error

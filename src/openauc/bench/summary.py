@@ -251,19 +251,10 @@ def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: s
     if not trials:
         return Cell()
     failed = sum(trial.result is not None and trial.result.error is not None for trial in trials)
-    counts = Cell(
-        failed=failed,
-        missing=len(trials) - failed - len(values),
-        paper=None if column.held_out else published(trials[0].spec.method, column.protocol, metric, column.group),
-        settings=", ".join(trials[0].settings.values()),
-    )
-    if not values:
-        return counts
     sample, distinct = list(values.values()), _by_distinct_split(column.protocol, values)
     several = len(sample) > 1
-    return replace(
-        counts,
-        mean=float(np.mean(sample)),
+    return Cell(
+        mean=float(np.mean(sample)) if sample else None,
         std_population=float(np.std(sample)) if several else None,
         std_sample=float(np.std(sample, ddof=1)) if several else None,
         interval=mean_interval(distinct, level),
@@ -271,6 +262,10 @@ def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: s
         n_seeds=len({seed for _, seed in values}),
         n_splits=len({split for split, _ in values}),
         n_distinct=len(distinct),
+        failed=failed,
+        missing=len(trials) - failed - len(values),
+        paper=None if column.held_out else published(trials[0].spec.method, column.protocol, metric, column.group),
+        settings=", ".join(trials[0].settings.values()),
     )
 
 

@@ -97,14 +97,14 @@ def train(
 @contextmanager
 def _own_folder(folder: Path, spec: TrialSpec, *, main: bool) -> Iterator[Store]:
     """The folder as a store of this trial alone, claimed by the main process while the block lasts."""
-    from openauc.bench.store import Store
+    from openauc.bench.store import Claims, Store
 
     if not main:
         yield Store(folder, alone=True)
         return
     store = Store.of_trial(folder, spec)
     try:
-        with store.claims() as claims:
+        with Claims(folder) as claims:
             if not claims.take(spec.training_id):
                 raise ValueError(f"another process is training in {folder}; wait for it, or choose another folder.")
             yield store

@@ -346,6 +346,4 @@ def _taps(old: int, new: int, device: torch.device) -> tuple[Tensor, Tensor]:
         total = sum(shares)
         indices.append(torch.tensor(covered))
         weights.append(torch.tensor([int(0.5 + share / total * (1 << 22)) for share in shares]))
-    index = pad_sequence(indices)
-    weight = pad_sequence(weights).int()
-    return index.to(device), weight.to(device)
+    return pad_sequence(indices).to(device), pad_sequence(weights).int().to(device)

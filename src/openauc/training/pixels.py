@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,17 +33,10 @@ class Pixels:
                 yield _channels_first(self.images[torch.from_numpy(rows).to(self.device)])
             return
         with ThreadPoolExecutor(1) as pool:
-            decoding = None
-            for rows in batches:
-                following = pool.submit(self.images.__getitem__, rows)
-                if decoding is not None:
-                    yield self._decoded(decoding)
-                decoding = following
-            if decoding is not None:
-                yield self._decoded(decoding)
-
-    def _decoded(self, decoding: Future[NDArray[np.uint8]]) -> Tensor:
-        return _channels_first(torch.from_numpy(decoding.result()).to(self.device))
+            tasks = (pool.submit(self.images.__getitem__, rows) for rows in batches)
+            last: list[Any] = [None]
+            for decoding, _ in pairwise(chain(tasks, last)):  # asks for the next batch before it yields one
+                yield _channels_first(torch.from_numpy(decoding.result()).to(self.device))
 
 
 def _channels_first(pixels: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -165,48 +165,34 @@ def embed_images(
     check_choice("precision", precision, ("fp32", "bf16"))
     if len(images) == 0:
         raise ValueError("there is no image to predict; ask for a validation slice when loading the data.")
+    device = next(method.parameters()).device
     if batch_size is None:
-        on_cpu = next(method.parameters()).device.type == "cpu"
-        pixels = _PIXELS_PER_THREAD * torch.get_num_threads() if on_cpu else _PIXELS_PER_GPU
+        most = _PIXELS_PER_THREAD * torch.get_num_threads() if device.type == "cpu" else _PIXELS_PER_GPU
         values = recipe.image_size**2 if len(images.shape) == 4 else images.shape[1]  # of one sample
-        batch_size = max(1, pixels // values)
+        batch_size = max(1, most // values)
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; pass a positive number of images.")
     state = process_state()
     own = np.array_split(np.arange(len(images)), state.num_processes)[state.process_index]
     batches = [rows for rows in np.split(own, range(batch_size, len(own), batch_size)) if len(rows)]
+    features = [np.empty((0, method.backbone.feature_dim), np.float32)]
+    logits = [np.empty((0, method.num_classes), np.float32)]
     training = method.training
     method.eval()
-    try:
-        found = _embed_batches(method, images, recipe, batches, precision, seen)
-    finally:
-        method.train(training)
-    features, logits = zip(*gather_object([found]), strict=True)
-    return np.concatenate(features), np.concatenate(logits)
-
-
-@torch.inference_mode()
-def _embed_batches(
-    method: Method,
-    images: Images,
-    recipe: Recipe,
-    batches: Sequence[NDArray[np.int64]],
-    precision: InferencePrecision,
-    seen: Callable[[int], object],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    device = next(method.parameters()).device
-    # The layout is set in any case, so that the logits follow from the weights and not from how they were made.
-    backbone = fold_batch_norms(method.backbone)
-    backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    features = [np.empty((0, backbone.feature_dim), np.float32)]
-    logits = [np.empty((0, method.num_classes), np.float32)]
-    for pixels in Pixels(images, device).stream(batches):
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            hidden = backbone(transform(pixels, recipe))
-            logits.append(method.class_scores(hidden).float().cpu().numpy())
-            features.append(hidden.float().cpu().numpy())
-        seen(sum(map(len, logits)))
-    return np.concatenate(features), np.concatenate(logits)
+    with torch.inference_mode():
+        try:
+            # The layout is set in any case, so that the logits follow from the weights and not from how they were made.
+            backbone = fold_batch_norms(method.backbone)
+            backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            for pixels in Pixels(images, device).stream(batches):
+                with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                    hidden = backbone(transform(pixels, recipe))
+                    logits.append(method.class_scores(hidden).float().cpu().numpy())
+                    features.append(hidden.float().cpu().numpy())
+                seen(sum(map(len, logits)))
+        finally:
+            method.train(training)
+    return np.concatenate(gather_object(features)), np.concatenate(gather_object(logits))
 
 
 def fold_batch_norms(backbone: Backbone) -> Backbone:

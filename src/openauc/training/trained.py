@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openauc._columns import as_utf8
-from openauc._trial_files import CHECKPOINT, SPEC, WEIGHTS, features_file, read_threshold
+from openauc._trial_files import CHECKPOINT, SPEC, WEIGHTS, features_file, load_json, read_threshold
 from openauc._validation import UNKNOWN
 from openauc.encoders.prepare import make_embeddings
 from openauc.methods import build_method, load_method
@@ -29,24 +28,13 @@ from openauc.training.predict import Embedded, InferencePrecision, OpenScore, em
 from openauc.training.process import process_state
 from openauc.training.spec import TrialSpec
 
+if TYPE_CHECKING:
+    from openauc.training.head import FittedHead
+
 UNKNOWN_NAME = "unknown"
 
-
-class Trained(Protocol):
-    """A :class:`Network` or a :class:`~openauc.training.head.FittedHead`, which several trials may share."""
-
-    @property
-    def seconds(self) -> float:
-        """What the training took."""
-
-    def train(self) -> object:
-        """Train, if that was not done before."""
-
-    def embedded(self, spec: TrialSpec, data: OpenSetData, part: Part) -> Embedded:
-        """Features and logits of one part of the data."""
-
-    def score(self, spec: TrialSpec, data: OpenSetData | None = None) -> OpenScore:
-        """The open-set score of a trial, of features and logits; ``data`` is loaded if a score learns from it."""
+Trained: TypeAlias = "Network | FittedHead"
+"""What several trials may share: ``train()`` it, then ask for ``embedded`` parts of the data and the ``score``."""
 
 
 def trained(spec: TrialSpec, folder: Path, data_root: Path | None = None, *, trackers: Sequence[str] = ()) -> Trained:
@@ -209,7 +197,11 @@ class SavedRun(Network):
         batch_size: int | None = None,
         precision: InferencePrecision = "fp32",
     ) -> None:
-        spec = _read_spec(folder)
+        if not (folder / SPEC).is_file():
+            raise ValueError(
+                f"{folder} is not the folder of one training; of a store, name a folder below {folder / 'trials'}."
+            )
+        spec = load_json(folder / SPEC, TrialSpec.from_dict)
         super().__init__(spec, folder, data_root=data_root, batch_size=batch_size, precision=precision)
         if spec.is_head:
             raise ValueError(f"{folder} holds a head on embeddings and no network; `openauc fit` makes models of them.")
@@ -261,15 +253,3 @@ class SavedRun(Network):
             "label": names[decided],
             "open_score": predictions.open_score,
         }
-
-
-def _read_spec(folder: Path) -> TrialSpec:
-    file = folder / SPEC
-    try:
-        return TrialSpec.from_dict(json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ValueError(
-            f"{folder} is not the folder of one training; of a store, name a folder below {folder / 'trials'}."
-        ) from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{file} is not the spec of a training ({error}).") from error

@@ -40,15 +40,7 @@ class Benchmark:
         return {option.name: option.default for option in inspect.signature(self.build).parameters.values()}
 
     def trials(self, **options: Any) -> list[TrialSpec]:
-        """Trials in the order they are to be run, each once.
-
-        Raises
-        ------
-        ValueError
-            For an option the benchmark does not take, and for a list that is empty or names a trial twice.
-        TypeError
-            If the benchmark returns something else than a list of trials.
-        """
+        """Trials in the order they are to be run, each once; a faulty list is refused."""
         for option in options:
             if not self.options:
                 raise ValueError(f"benchmark {self.name!r} takes no options, so not {option!r} either; leave it out.")
@@ -79,13 +71,6 @@ def benchmark_names() -> list[str]:
 def load_benchmark(name: str | Path) -> Benchmark:
     """Benchmark called ``name``: a file in this folder, or ``FILE.py`` anywhere.
 
-    Raises
-    ------
-    ValueError
-        If there is no such benchmark, if its file cannot be imported, or if it has no function ``trials``.
-
-    Examples
-    --------
     >>> len(load_benchmark("digits").trials(seeds=3))
     135
     """

@@ -8,10 +8,7 @@ from __future__ import annotations
 from openauc.bench.benchmarks import table2
 from openauc.bench.trial import TrialSpec
 
-PROTOCOLS: dict[table2.Budget, tuple[str, ...]] = {
-    "paper": ("cifar+10", "cifar+50", "tinyimagenet"),
-    "cpu": ("cifar+10", "cifar+50"),
-}
+PROTOCOLS = {"paper": ("cifar+10", "cifar+50", "tinyimagenet"), "cpu": ("cifar+10", "cifar+50")}
 
 
 def trials(budget: table2.Budget = "paper") -> list[TrialSpec]:

@@ -13,11 +13,7 @@ from openauc.protocols import get_protocol
 Budget = Literal["paper", "cpu", "digits"]
 
 LAMBDAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-PROTOCOLS: dict[Budget, tuple[str, ...]] = {
-    "paper": ("svhn", "cifar10", "cifar+50"),
-    "cpu": ("cifar10",),
-    "digits": ("digits",),
-}
+PROTOCOLS = {"paper": ("svhn", "cifar10", "cifar+50"), "cpu": ("cifar10",), "digits": ("digits",)}
 
 
 def trials(budget: Budget = "paper", seeds: int = 1) -> list[TrialSpec]:

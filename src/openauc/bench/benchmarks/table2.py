@@ -22,13 +22,7 @@ CPU_PROTOCOLS = ("mnist", "cifar10", "cifar+10", "cifar+50")
 CPU_WIDTH = 16
 CPU_EPOCHS = 10
 CPU_TRAIN_IMAGES = 8000
-CPU_IMAGE_SIZE = 16
-CPU_RECIPE: dict[str, Any] = {
-    "schedule": "cosine_restarts",
-    "milestones": (),
-    "normalize": True,
-    "image_size": CPU_IMAGE_SIZE,
-}
+CPU_RECIPE: dict[str, Any] = {"schedule": "cosine_restarts", "milestones": (), "normalize": True, "image_size": 16}
 CPU_GAN: dict[str, Scalar] = {"generator_width": 2 * CPU_WIDTH, "discriminator_width": CPU_WIDTH // 2}
 """Networks of ARPL+CS, narrowed four times as much as the classifier (512 and 128 beside 64 as published): in the same
 proportion an epoch would take about ten times as long as one of ARPL, here it takes five times."""
