@@ -140,6 +140,11 @@ def _nameless(folder: Path) -> int | None:
         return None
 
 
+def cache_folder(name: str) -> Path:
+    """Folder ``name`` for what can be made again: below ``OPENAUC_CACHE``, else ``~/.cache/openauc``."""
+    return Path(os.environ.get("OPENAUC_CACHE") or Path.home() / ".cache" / "openauc") / name
+
+
 def parse_json(text: str | bytes) -> Any:
     """The content of a JSON text; every fault of the text is a ValueError."""
     try:

@@ -1,9 +1,4 @@
-"""Where tasks run: in this process, in a pool of processes, or on a Ray cluster; one signature, the same results.
-
-An executor gets the function that does a task and a lazy iterable of tasks, and yields one outcome per task in order
-of completion. It takes a task from the iterable only when a worker is free for it. A task that fails has an outcome,
-too; only an interruption ends the run, as ``KeyboardInterrupt``.
-"""
+"""Where tasks run: in this process, in a pool of processes, or on a Ray cluster; one signature, the same results."""
 
 from __future__ import annotations
 
@@ -51,6 +46,11 @@ A task has three methods: ``failed(error, seconds)`` returns the outcome of a fa
 task that a node of a cluster gets; ``from_node(outcome)`` turns the node's outcome into that of the task.
 """
 Execute = Callable[[Work, Iterable[Any]], Iterator[Any]]
+"""Does a lazy iterable of tasks, and yields one outcome per task in order of completion.
+
+A task is taken from the iterable only when a worker is free for it. A task that fails has an outcome, too; only an
+interruption ends the run, as ``KeyboardInterrupt``.
+"""
 
 
 class Interrupted(Exception):
@@ -105,9 +105,8 @@ def process_pool(workers: int, *, threads: int | None = None, gpus: int = 0) -> 
                         idle.append(worker)
                         deaths = 0 if worker.ready else deaths + 1
                         if deaths == START_UP_DEATHS:
-                            raise ChildProcessError(
-                                f"no worker process can start: {deaths} times in a row, {worker.death}"
-                            )
+                            problem = f"no worker process can start: {deaths} times in a row, {worker.death}"
+                            raise ChildProcessError(problem)
                         yield outcome
         finally:
             _stop([worker.process for worker in (*idle, *busy.values()) if worker.process is not None])
@@ -142,7 +141,7 @@ def ray_cluster(
     runtime_env
         What Ray copies to the nodes, for instance ``{"working_dir": "."}`` for methods of your own.
     """
-    ray = _import_ray()
+    ray = import_extra("ray", "running on a Ray cluster", "'openauc[ray]'")
     if not cpus_per_trial > 0:
         raise ValueError(f"cpus_per_trial is {cpus_per_trial}; expected a positive number, such as 1 or 0.5.")
     if gpus_per_trial < 0 or (gpus_per_trial > 1 and gpus_per_trial != int(gpus_per_trial)):
@@ -159,12 +158,11 @@ def ray_cluster(
     }
 
     def held_by_cluster() -> int:
-        """How many tasks the nodes can hold that are there now."""
         nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
         return sum(_held_by_node(node, cpus_per_trial, gpus_per_trial) for node in nodes)
 
     def execute(work: Work, tasks: Iterable[Any]) -> Iterator[Any]:
-        with _connected_to_ray(address, runtime_env) as started:
+        with _connected_to_ray(ray, address, runtime_env) as started:
             if not held_by_cluster():
                 wanted = f"{cpus_per_trial:g} CPUs and {gpus_per_trial:g} GPUs for a trial"
                 if started:
@@ -191,7 +189,7 @@ def ray_cluster(
                             outcome = task.failed(f"lost on the cluster, {type(error).__name__}: {error}")
                         yield outcome
             finally:
-                _cancel(list(running), GRACE_SECONDS if scratch else 0.0)
+                _cancel(ray, list(running), GRACE_SECONDS if scratch else 0.0)
 
     return execute
 
@@ -269,10 +267,8 @@ class _Worker:
             return self.task.failed(self.death, time.perf_counter() - self.begun)
         if said == _INTERRUPTED:
             raise KeyboardInterrupt("a worker process was interrupted.")
-        if said == _READY:
-            self.ready = True
-            return None
-        return said
+        self.ready = True
+        return None if said == _READY else said
 
 
 def _start_server(work: Work, environment: Mapping[str, str]) -> None:
@@ -293,16 +289,14 @@ def _start_server(work: Work, environment: Mapping[str, str]) -> None:
 @contextmanager
 def _process_environment(values: Mapping[str, str]) -> Iterator[None]:
     """Environment variables for the processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in values:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextmanager
@@ -371,14 +365,9 @@ def _death(code: int, ready: bool) -> str:
     return f"the worker process died{when} ({how}); {kept}this can be tried again.{hint}"
 
 
-def _import_ray() -> Any:
-    return import_extra("ray", "running on a Ray cluster", "'openauc[ray]'")
-
-
 @contextmanager
-def _connected_to_ray(address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[bool]:
+def _connected_to_ray(ray: Any, address: str | None, runtime_env: Mapping[str, Any] | None) -> Iterator[bool]:
     """A connection to Ray for the block, unless there is one; yields whether a cluster was started here."""
-    ray = _import_ray()
     if ray.is_initialized():
         if runtime_env is not None:
             raise ValueError("this process is connected to Ray already; pass runtime_env to that ray.init instead.")
@@ -400,7 +389,6 @@ def _connected_to_ray(address: str | None, runtime_env: Mapping[str, Any] | None
 
 
 def _on_node(work: Work, task: Any, moved: Any) -> Any:
-    """A task as Ray runs it."""
     try:
         outcome = _attempt(work, moved)
     except KeyboardInterrupt:
@@ -420,9 +408,8 @@ def _held_by_node(resources: Mapping[str, float], cpus: float, gpus: float) -> i
     return min(math.floor(resources.get(name, 0.0) / share + 1e-9) for name, share in wanted.items() if share)
 
 
-def _cancel(references: list[Any], grace: float) -> None:
+def _cancel(ray: Any, references: list[Any], grace: float) -> None:
     """Interrupt tasks as Ctrl-C does, and kill those that are left after ``grace`` seconds."""
-    ray = _import_ray()
     if not references:
         return
     for reference in references:

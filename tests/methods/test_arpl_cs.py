@@ -80,15 +80,15 @@ def test_a_confusing_batch_steps_all_three_as_written_by_hand(method, images, la
 
     g = twin.generator(noise[0])
     twin.zero_grad()
-    verdicts = F.binary_cross_entropy(twin.discriminator(images), real)
-    verdicts += F.binary_cross_entropy(twin.discriminator(g.detach()), fake)
+    verdicts = F.binary_cross_entropy_with_logits(twin.discriminator(images), real)
+    verdicts += F.binary_cross_entropy_with_logits(twin.discriminator(g.detach()), fake)
     verdicts.backward()
     adversaries["discriminator"].step()
 
     twin.zero_grad()
     with branch(twin.backbone, 1):
         confusion = confusion_loss(squared_distance(twin.backbone(g), twin.points))
-    deception = F.binary_cross_entropy(twin.discriminator(g), real) + 0.1 * confusion
+    deception = F.binary_cross_entropy_with_logits(twin.discriminator(g), real) + 0.1 * confusion
     deception.backward()
     adversaries["generator"].step()
 

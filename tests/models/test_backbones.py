@@ -80,9 +80,10 @@ class TestMakeBackbone:
             make_backbone("hf:")
 
     @pytest.mark.parametrize("name", ["vgg32", "resnet50"])
-    def test_a_width_beyond_reason_is_refused_before_it_takes_memory(self, name):
-        with pytest.raises(ValueError, match="width is 1000000; expected at most 1024 channels"):
-            make_backbone(name, width=10**6)
+    @pytest.mark.parametrize("width", [0, 10**6])
+    def test_a_width_beyond_reason_is_refused_before_it_takes_memory(self, name, width):
+        with pytest.raises(ValueError, match=f"width is {width}; expected 1 to 1024 channels"):
+            make_backbone(name, width=width)
 
     def test_pretrained_networks_have_their_width(self):
         with pytest.raises(ValueError, match="width is 8, but 'hf:any' is pretrained"):

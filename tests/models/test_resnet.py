@@ -76,8 +76,3 @@ def test_weights_come_from_the_generator_alone():
     )
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert not torch.equal(first["conv1.weight"], third["conv1.weight"])
-
-
-def test_impossible_width():
-    with pytest.raises(ValueError, match="width is 0; pass a positive number"):
-        ResNet50(width=0)

@@ -5,8 +5,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from openauc._files import cache_folder
 from openauc.protocols import Protocol, Split
-from openauc.protocols.embeddings import EmbeddingSource, PixelSource, cache_folder
+from openauc.protocols.embeddings import EmbeddingSource, PixelSource
 from openauc.protocols.sources import get_source
 
 SOURCE = EmbeddingSource(name="pets", encoder="minilm", width=3, test=("test", "strays"), outside="stray")
@@ -61,7 +62,7 @@ def test_the_environment_names_the_root(root, monkeypatch):
     monkeypatch.setenv("OPENAUC_DATA", str(root))
     assert SOURCE.files("train", None)[0].path.is_file()
     monkeypatch.delenv("OPENAUC_CACHE")
-    assert cache_folder().parts[-3:] == (".cache", "openauc", "embeddings")
+    assert cache_folder("embeddings").parts[-3:] == (".cache", "openauc", "embeddings")
 
 
 def test_missing_files_come_with_the_command_that_makes_them(root):

@@ -15,14 +15,7 @@ from openauc.losses.pairwise import (
     square,
     squared_hinge,
 )
-from openauc.losses.prototype import (
-    arpl_loss,
-    confusion_loss,
-    dot_distance,
-    gcpl_loss,
-    rpl_loss,
-    squared_distance,
-)
+from openauc.losses.prototype import arpl_loss, confusion_loss, dot_distance, gcpl_loss, rpl_loss, squared_distance
 from openauc.losses.smoothing import smoothed_cross_entropy
 
 __all__ = [

@@ -125,7 +125,7 @@ class ARPLCS(ARPL):
 
     def _reality(self, images: Tensor, wanted: float) -> Tensor:
         """Binary cross-entropy of the discriminator on images that it should call real (1) or not (0)."""
-        verdict = self.discriminator.logits(images)
+        verdict = self.discriminator(images)
         return F.binary_cross_entropy_with_logits(verdict, torch.full_like(verdict, wanted))
 
     def _adversary_step(self, name: str, loss: Tensor) -> None:

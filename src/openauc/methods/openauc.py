@@ -102,7 +102,7 @@ class OpenAUC(Method):
                 gather=gather,
             )
         )
-        self._last_pairs: tuple[Tensor, Tensor, Tensor] | None = None
+        self._last_pairs = torch.empty(0), torch.empty(0), torch.empty(0)
 
     def loss(self, x: Tensor, y: Tensor, unknown: Tensor | None = None) -> Tensor:
         """Eq. 17 on one batch of images (B, 3, H, W) with classes (B,), which should stay on the CPU.
@@ -155,8 +155,6 @@ class OpenAUC(Method):
         take part in the ranking, ``pair_auc`` the AUC of paired known samples against mixtures (ties count half).
         """
         found = super().diagnostics()
-        if self._last_pairs is None:
-            return found
         known, mixed, correct = self._last_pairs
         if len(known):
             found["open_score_known"] = known.mean()

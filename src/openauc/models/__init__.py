@@ -3,12 +3,4 @@
 from openauc.models.backbones import BACKBONES, LoadReport, load_weights, make_backbone
 from openauc.models.base import Backbone, branch, clean_statistics
 
-__all__ = [
-    "BACKBONES",
-    "Backbone",
-    "LoadReport",
-    "branch",
-    "clean_statistics",
-    "load_weights",
-    "make_backbone",
-]
+__all__ = ["BACKBONES", "Backbone", "LoadReport", "branch", "clean_statistics", "load_weights", "make_backbone"]

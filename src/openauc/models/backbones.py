@@ -150,8 +150,8 @@ def make_backbone(
             ) from error
         return backbone(encoder, image_size)
     check_choice("backbone", name, BACKBONES)
-    if width is not None and width > WIDEST:
-        raise ValueError(f"width is {width}; expected at most {WIDEST} channels of the first layer, 64 as published.")
+    if width is not None and not 1 <= width <= WIDEST:
+        raise ValueError(f"width is {width}; expected 1 to {WIDEST} channels of the first layer, 64 as published.")
     options: dict[str, Any] = {} if width is None else {"width": width}
     if ARCHITECTURES[name] is MLP:
         if num_features is None:

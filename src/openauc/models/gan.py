@@ -57,7 +57,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Images to the probability of being real: four convolutions, a global average, a linear layer.
+    """Images to the log odds of being real: four convolutions, a global average, a linear layer.
 
     Images smaller than 32 px, which the last convolution could not cover, are enlarged to 32 px first.
 
@@ -66,7 +66,7 @@ class Discriminator(nn.Module):
     width : int
         Channels of the first convolution, 128 as published, doubled by each of the next three.
     generator : torch.Generator, optional
-        Source of the initial weights; PyTorch's default generator if left out.
+        Source of the initial weights.
 
     Examples
     --------
@@ -88,13 +88,9 @@ class Discriminator(nn.Module):
         draw_convolutional(self, std=0.02, generator=generator)
         self.classifier = draw_default_linear(nn.Linear(8 * width, 1), generator)
 
-    def logits(self, images: Tensor) -> Tensor:
-        """Return the log odds of being real, shape (B,), for losses on logits (autocast asks for these)."""
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the log odds of being real, shape (B,), of images, shape (B, 3, H, W)."""
         if min(images.shape[-2:]) < 32:
             images = F.interpolate(images, size=(32, 32))
         score: Tensor = self.classifier(self.layers(images).mean(dim=(2, 3)))
         return score.squeeze(1)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the probability of being real, shape (B,), of images, shape (B, 3, H, W)."""
-        return torch.sigmoid(self.logits(images))

@@ -26,10 +26,8 @@ class Bottleneck(nn.Module):
         self.bn3 = nn.BatchNorm2d(out_channels)
         self.downsample: nn.Module = nn.Identity()
         if stride != 1 or in_channels != out_channels:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False),
-                nn.BatchNorm2d(out_channels),
-            )
+            projection = nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(projection, nn.BatchNorm2d(out_channels))
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -40,15 +38,12 @@ class Bottleneck(nn.Module):
 class ResNet50(Backbone):
     """Fifty layers in a stem and four stages of bottlenecks, then a global average.
 
-    With a head of 1,000 classes it has the well-known 25,557,032 parameters. Convolutions start from a normal
-    distribution scaled by their fan-out, BatchNorms from the identity.
+    Convolutions start from a normal distribution scaled by their fan-out, BatchNorms from the identity.
 
     Parameters
     ----------
-    width : int
-        Channels of the stem, 64 as published; the feature has D = 32 width.
-    generator : torch.Generator, optional
-        Source of the initial weights; PyTorch's default generator if left out.
+    width, generator
+        Channels of the stem, 64 as published, where the feature has D = 32 width; source of the initial weights.
 
     Examples
     --------
@@ -60,8 +55,6 @@ class ResNet50(Backbone):
 
     def __init__(self, *, width: int = 64, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        if width < 1:
-            raise ValueError(f"width is {width}; pass a positive number of channels, 64 as published.")
         self.conv1 = nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         in_channels = width

@@ -29,7 +29,7 @@ class VGG32(Backbone):
     dropout : float
         Share of channels dropped before each block in training mode.
     generator : torch.Generator, optional
-        Source of the initial weights; PyTorch's default generator if left out.
+        Source of the initial weights.
 
     Examples
     --------
@@ -43,10 +43,6 @@ class VGG32(Backbone):
 
     def __init__(self, *, width: int = 64, dropout: float = 0.2, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        if width < 1:
-            raise ValueError(f"width is {width}; pass a positive number of channels, 64 as published.")
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout is {dropout}; pass a share of channels in [0, 1), 0.2 as published.")
         self.feature_dim = 2 * width
         self.dropout = dropout
         channels = (3, width, width, *[2 * width] * 7)

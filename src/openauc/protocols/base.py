@@ -205,10 +205,10 @@ class Protocol:
             raise ValueError(
                 f"there are {len(self.sizes)} sizes for {len(self.splits)} splits; pass one each, or none."
             )
-        if not self.of_embeddings and self.image_size < 1:
-            raise ValueError(f"image_size is {self.image_size}; expected a side in pixels.")
-        if not self.of_embeddings and not self.recipes:
-            object.__setattr__(self, "recipes", published_recipes(self.image_size))
+        if not self.of_embeddings:
+            if self.image_size < 1:
+                raise ValueError(f"image_size is {self.image_size}; expected a side in pixels.")
+            object.__setattr__(self, "recipes", self.recipes or published_recipes(self.image_size))
         if self.default_recipe is not None:
             check_choice("default_recipe", self.default_recipe, self.recipes)
         same_ids = get_source(self.known_source) == get_source(self.unknown_source)
@@ -296,8 +296,7 @@ class Protocol:
                 raise ValueError(
                     "pseudo_unknown needs known validation images to compare with; pass validation as well, say 0.2."
                 )
-            rng = _generator(seed, "pseudo_unknown")
-            drawn = rng.choice(len(chosen.known), pseudo_unknown, replace=False)
+            drawn = _generator(seed, "pseudo_unknown").choice(len(chosen.known), pseudo_unknown, replace=False)
             held_out = tuple(label for i, label in enumerate(chosen.known) if i in drawn)
             chosen = Split(tuple(label for label in chosen.known if label not in held_out), held_out)
         sizes = self.sizes[split] if self.sizes else Sizes(sys.maxsize, sys.maxsize, sys.maxsize)
@@ -309,8 +308,6 @@ class Protocol:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the parts of one split."""
-
     protocol: Protocol
     split: Split
     held_out: tuple[int, ...]
@@ -329,8 +326,7 @@ class _Reader:
         part = Examples(images, _relabel(ids, self.split.known))
         in_validation = part.labels == UNKNOWN
         if self.validation:
-            rng = _generator(self.seed, "validation")
-            in_validation[_stratified_draw(part.labels, self.validation, rng)] = True
+            in_validation[_stratified_draw(part.labels, self.validation, self.seed)] = True
         return part.at(~in_validation), part.at(in_validation)
 
     def test(self) -> TestPart:
@@ -402,9 +398,9 @@ def _relabel(ids: NDArray[np.int64], known: Sequence[int]) -> NDArray[np.int64]:
     return np.array([positions.get(label, UNKNOWN) for label in ids.tolist()], dtype=np.int64)
 
 
-def _stratified_draw(labels: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def _stratified_draw(labels: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
     """Rows of about `share` of each known class, at least one and not all of them."""
-    drawn = []
+    rng, drawn = _generator(seed, "validation"), []
     for label in range(int(labels.max()) + 1):
         rows = np.flatnonzero(labels == label)
         if len(rows) < 2:

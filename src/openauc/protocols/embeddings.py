@@ -1,8 +1,4 @@
-"""Embeddings in place of images: the vectors that an encoder makes of a data set, one file for each part.
-
-The images of a part are then an array (n, d) instead of (n, H, W, 3); splits, tests and methods are the same. Missing
-files are made once from the data itself, by :mod:`openauc.encoders`.
-"""
+"""Embeddings in place of images: arrays (n, d) instead of (n, H, W, 3); splits, tests and methods are the same."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc._columns import read_columns
+from openauc._files import cache_folder
 from openauc.protocols.sources import LABEL_COLUMNS, Examples, SourcePart, get_source
 
 FOLDER = "embeddings"
-"""Folder of embeddings in, or beside, the folder of the data."""
 
 
 class EmbeddingFile(NamedTuple):
@@ -86,15 +82,14 @@ class EmbeddingSource:
         files = []
         for name in self.test if part == "test" else (part,):
             file = f"{self.name}_{self.encoder}_{name}.parquet"
-            found = next((home / file for home in homes if (home / file).is_file()), cache_folder() / file)
+            found = next((home / file for home in homes if (home / file).is_file()), cache_folder(FOLDER) / file)
             raw = [] if data is None else list((data / self.name).glob(f"{name}-*.parquet"))
             files.append(EmbeddingFile(found, raw[0] if len(raw) == 1 else None))
         return files
 
     def _read(self, part: SourcePart, root: Path | None) -> tuple[NDArray[np.float32], NDArray[Any]]:
         files = self.files(part, root)
-        missing = next((file for file in files if not file.path.is_file()), None)
-        if missing is not None:
+        if missing := next((file for file in files if not file.path.is_file()), None):
             data = missing.made_of or f"<data>/{self.name}/*.parquet"
             raise FileNotFoundError(
                 f"there are no embeddings {missing.path.name}; make them with `openauc embed {data} --encoder "
@@ -115,11 +110,6 @@ def _table(path: Path, modified: int, width: int) -> tuple[NDArray[np.float32], 
     if features.ndim != 2 or features.shape[1] != width:
         raise ValueError(f"{path} has embeddings of shape {features.shape[1:]}; expected {width} features each.")
     return features, columns[label]
-
-
-def cache_folder() -> Path:
-    """Folder of the embeddings that were made here."""
-    return Path(os.environ.get("OPENAUC_CACHE") or Path.home() / ".cache" / "openauc") / FOLDER
 
 
 @dataclass(frozen=True, kw_only=True)

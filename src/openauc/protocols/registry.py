@@ -18,7 +18,6 @@ from openauc.recipe import Recipe, published_recipes
 
 
 def _entries(file: str) -> Any:
-    """The splits of `data/<file>.json` as they stand there."""
     return json.loads((resources.files("openauc.protocols") / f"data/{file}.json").read_bytes())["splits"]
 
 

@@ -1,8 +1,4 @@
-"""Sources of images: Parquet files in the Hub's schema, folders of image files, the embedded digits.
-
-`Source.read(part, classes=...)` returns the images and labels of some classes in the training or in the test part.
-Only the wanted rows are decoded, so 20 of 200 classes cost a tenth.
-"""
+"""Sources of images: Parquet files in the Hub's schema, folders of image files, the embedded digits."""
 
 from __future__ import annotations
 
@@ -150,7 +146,7 @@ class Source(Protocol):
         """Return the name of each class id."""
 
     def read(self, part: SourcePart, *, classes: Sequence[int], root: Path | None, image_size: int) -> Examples:
-        """Return the examples of `classes`, each image of side `image_size`."""
+        """Return the examples of `classes`, each image of side `image_size`; no others are decoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,10 +281,10 @@ def _parquet_rows(file: Path, classes: Sequence[int]) -> Iterator[tuple[EncodedI
                 raise ValueError(f"{file}, row {row} has no label; give it one or remove the row.")
             contents = batch.column(image_column).field("bytes")
             for row in np.flatnonzero(np.isin(labels, classes)).tolist():
-                content, place = contents[row].as_py(), f"{file}, row {start + row}"
-                if content is None:
-                    raise ValueError(f"{place} has no image bytes; remove the row or embed the image.")
-                yield EncodedImage(file, start + row, content), labels[row].as_py()
+                image = EncodedImage(file, start + row, contents[row].as_py())
+                if image.content is None:
+                    raise ValueError(f"{image} has no image bytes; remove the row or embed the image.")
+                yield image, labels[row].as_py()
             start += batch.num_rows
 
 
@@ -404,10 +400,8 @@ class DigitsSource:
         """Return the examples of `classes` in file order."""
         if image_size != self.image_size:
             raise ValueError(f"the embedded digits are 8 x 8, not {image_size} x {image_size}; use mnist instead.")
-        with (
-            resources.files("openauc.protocols").joinpath("data/digits.npz").open("rb") as file,
-            np.load(file, allow_pickle=False) as arrays,
-        ):
+        file = resources.files("openauc.protocols") / "data/digits.npz"
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             grey, labels = arrays["images"], arrays["labels"].astype(np.int64)
         rank_in_class = (labels[:, np.newaxis] == np.arange(10)).cumsum(axis=0)[np.arange(len(labels)), labels]
         in_part = (rank_in_class % 3 == 0) == (part == "test")
@@ -437,5 +431,4 @@ SOURCES: dict[str, Source] = {
 
 
 def get_source(source: str | Source) -> Source:
-    """Return the source of that name, or the given source itself."""
     return SOURCES[check_choice("source", source, SOURCES)] if isinstance(source, str) else source

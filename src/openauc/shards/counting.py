@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openauc._files import PathLike, atomic_write
+from openauc._files import PathLike, atomic_write, cache_folder
 from openauc.predictions import MissingColumns, Predictions
 from openauc.shards.paths import Outcome, Shard
 from openauc.shards.reading import Batch, Plan, Slice, read_batches
@@ -20,9 +19,6 @@ from openauc.streaming.accumulator import load_all, save_all
 
 MOST_SLICES = 10_000
 """More are refused as a mistake, such as slicing by the number of the sample."""
-
-CACHE = "OPENAUC_CACHE"
-"""Environment variable: folder for what can be made again; else ``~/.cache/openauc``."""
 
 _VERSION = 2
 
@@ -40,8 +36,8 @@ class Counting:
     """Called with the number of bytes done, where the shard is read in the calling process."""
 
     def __call__(self, shard: Shard) -> Outcome:
+        counts: dict[Slice, Accumulator] = {}
         try:
-            counts: dict[Slice, Accumulator] = {}
             for key, part in self._parts(shard):
                 if key not in counts:
                     counts[key] = self.plan.accumulator()
@@ -70,7 +66,6 @@ class Counting:
 
 
 def check_number(slices: int, plan: Plan) -> None:
-    """Refuse too many slices."""
     if slices > MOST_SLICES:
         raise ValueError(
             f"by {' and '.join(map(repr, plan.by))} there are more than {MOST_SLICES:,} slices; expected a column "
@@ -107,8 +102,8 @@ class WorkFolder:
         # The name changes with the shard, the plan and the format.
         self._names = {shard: f"{_short_hash(f'{_VERSION} {tuple(shard)} {plan}')}.npz" for shard in shards}
         self.kept = folder is not None
-        cache = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "openauc")
-        self.path = cache / "shards" / _short_hash("".join(self._names.values())) if folder is None else Path(folder)
+        own = cache_folder("shards") / _short_hash("".join(self._names.values()))
+        self.path = own if folder is None else Path(folder)
         self.path.mkdir(parents=True, exist_ok=True)
 
     def file(self, shard: Shard) -> Path:

@@ -47,14 +47,10 @@ class ShardedEvaluation:
         result = self.evaluation.to_dict(curves=curves)
         result |= {"bounds": _lists(self.bounds), "n_shards": self.n_shards, "skipped": dict(self.skipped)}
         if self.by:
-            result["slices"] = [
-                {
-                    "slice": dict(zip(self.by, key, strict=True)),
-                    **evaluation.to_dict(),
-                    "bounds": _lists(self.slice_bounds[key]),
-                }
-                for key, evaluation in self.slices.items()
-            ]
+            result["slices"] = []
+            for key, evaluation in self.slices.items():
+                place = {"slice": dict(zip(self.by, key, strict=True))}
+                result["slices"].append(place | evaluation.to_dict() | {"bounds": _lists(self.slice_bounds[key])})
         return result
 
 
@@ -113,9 +109,8 @@ def evaluate_shards(
         of_slices = {key: _of_slice(part, formulas, slice_level) for key, part in slices.items()}
     slice_bounds = {key: _open_bounds(part, formulas) for key, part in slices.items()}
     bounds = _open_bounds(total, metrics)
-    result = ShardedEvaluation(evaluation, bounds, len(shards), skipped, plan.by, of_slices, slice_bounds)
     folder.finish()
-    return result
+    return ShardedEvaluation(evaluation, bounds, len(shards), skipped, plan.by, of_slices, slice_bounds)
 
 
 def _count(
@@ -154,8 +149,8 @@ def _merge(shards: Sequence[Shard], plan: Plan, folder: WorkFolder) -> tuple[Acc
     labels: dict[str, Shard] = {}
     for shard in shards:
         for key, part in _counts(shard, plan, folder).items():
-            for label in part.classes[:1]:
-                _check_kinds(labels, label, shard)
+            if part.classes:
+                _check_kinds(labels, part.classes[0], shard)
             found.setdefault(key, plan.accumulator()).absorb(part)
         check_number(len(found), plan)
     if not plan.by:

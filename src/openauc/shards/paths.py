@@ -65,16 +65,12 @@ class Shard(NamedTuple):
         (now,) = _listed(self.path)
         return now.size != self.size if is_url(self.path) else now != self
 
-    @contextmanager
-    def opened(self) -> Iterator[Any]:
+    def opened(self) -> Any:
         """An open file for Parquet to read from; of a URL only the parts asked for are fetched."""
-        if is_url(self.path):
-            system, path = _file_system(self.path)
-            opened = system.open(path, "rb")
-        else:
-            opened = open_for_arrow(self.path)
-        with opened as file:
-            yield file
+        if not is_url(self.path):
+            return open_for_arrow(self.path)
+        system, path = _file_system(self.path)
+        return system.open(path, "rb")
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
@@ -159,20 +155,17 @@ def _listed_by_fsspec(source: str) -> list[Shard]:
         files = {name: files[name] for name in _predictions(files, path)}
     else:
         files = {path: system.info(path)}
-    return [
-        Shard(system.unstrip_protocol(name), int(info["size"]), _version(info))
-        for name, info in files.items()
-        if info["type"] == "file"
-    ]
-
-
-def _version(info: Mapping[str, Any]) -> str:
-    mark = next((info[name] for name in _MARKS if info.get(name)), "")
-    return str(mark.timestamp() if isinstance(mark, datetime) else mark)
+    found = []
+    for name, info in files.items():
+        if info["type"] == "file":
+            mark = next((info[key] for key in _MARKS if info.get(key)), "")
+            version = str(mark.timestamp() if isinstance(mark, datetime) else mark)
+            found.append(Shard(system.unstrip_protocol(name), int(info["size"]), version))
+    return found
 
 
 def _file_system(url: str) -> tuple[Any, str]:
     """File system of a URL, and the path there."""
     fsspec = import_extra("fsspec.core", f"reading {url}", "fsspec, and the package of that store")
-    system, path = fsspec.url_to_fs(url)
-    return system, path
+    found: tuple[Any, str] = fsspec.url_to_fs(url)
+    return found

@@ -161,10 +161,8 @@ def _texts(values: Any) -> list[str | None]:
 
 
 def _not_one_value(shard: Shard, name: str) -> ValueError:
-    return ValueError(
-        f"{shard.path}: column {name!r} holds several values for each sample; slice by a column of one value, such as "
-        "the day."
-    )
+    problem = "holds several values for each sample; slice by a column of one value, such as the day."
+    return ValueError(f"{shard.path}: column {name!r} {problem}")
 
 
 def _of_folder(shard: Shard, name: str, columns: Collection[str]) -> Codes:

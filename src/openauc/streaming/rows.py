@@ -65,12 +65,10 @@ class BinCounts(NamedTuple):
 
     @property
     def known(self) -> Counts:
-        """Known samples of each bin."""
         return np.asarray(self.counts[:, [WRONG, CORRECT, WRONG_REJECTED]].sum(axis=1))
 
     @property
     def unknown(self) -> Counts:
-        """Unknown samples of each bin."""
         return np.asarray(self.counts[:, [UNKNOWN_KIND, UNKNOWN_REJECTED]].sum(axis=1))
 
     @property
