@@ -520,7 +520,7 @@ def test_ray_connection_of_the_caller_keeps_its_environment(cluster: Cluster) ->
     [
         ({"cpus_per_trial": 0}, "cpus_per_trial is 0"),
         ({"gpus_per_trial": -1}, "gpus_per_trial is -1"),
-        ({"gpus_per_trial": 1.5}, "whole number"),
+        ({"gpus_per_trial": 1.5}, "gpus_per_trial is 1.5; .* or whole GPUs"),
     ],
 )
 def test_ray_refuses_impossible_resources(options: dict[str, float], message: str) -> None:

@@ -145,9 +145,7 @@ def ray_cluster(
     if not cpus_per_trial > 0:
         raise ValueError(f"cpus_per_trial is {cpus_per_trial}; expected a positive number, such as 1 or 0.5.")
     if gpus_per_trial < 0 or (gpus_per_trial > 1 and gpus_per_trial != int(gpus_per_trial)):
-        raise ValueError(
-            f"gpus_per_trial is {gpus_per_trial}; expected 0, a part of one GPU such as 0.25, or a whole number."
-        )
+        raise ValueError(f"gpus_per_trial is {gpus_per_trial}; expected 0, a part of one such as 0.25, or whole GPUs.")
     # Otherwise every task without a share of a GPU would use the first one.
     hidden = {} if gpus_per_trial else {"CUDA_VISIBLE_DEVICES": ""}
     settings = {

@@ -112,7 +112,7 @@ def test_global_generators_are_left_alone():
         ({"alpha": float("nan")}, "alpha is nan"),
         ({"weight": "sampel"}, "weight is 'sampel'.*Did you mean 'sample'"),
         ({"pairing": "quarter"}, "pairing is 'quarter'"),
-        ({"target": torch.tensor([0, 1, 2])}, r"target has shape \(3,\) but features have 2 rows"),
+        ({"target": torch.tensor([0, 1, 2])}, r"target has shape \(3,\); pass one class for each of 2 features"),
     ],
 )
 def test_errors(changes, message):

@@ -133,7 +133,7 @@ def test_openauc_loss_is_the_pairwise_loss_of_the_hits_without_gradient_to_them(
         ({}, [2], [3], None, "slot pairing got 2 known and 3 unknown"),
         ({}, [2, 1], [2], None, r"open_known has shape \(2, 1\)"),
         ({}, [2], [], None, r"open_unknown has shape \(\)"),
-        ({"pairing": "all"}, [2], [3], [3], r"weight has shape \(3,\) but there are 2 known"),
+        ({"pairing": "all"}, [2], [3], [3], r"weight has shape \(3,\); pass one for each of 2 known"),
     ],
 )
 def test_shape_errors(options, known, unknown, weight, message):

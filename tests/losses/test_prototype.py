@@ -65,7 +65,7 @@ def test_points_of_a_class_are_averaged_class_major():
 
 @pytest.mark.parametrize("per_class", [0, -1, 4])
 def test_points_that_do_not_share_out_are_refused(per_class):
-    with pytest.raises(ValueError, match="6 points cannot be shared out as"):
+    with pytest.raises(ValueError, match="6 points are not"):
         squared_distance(FEATURES, SIX_POINTS, per_class=per_class)
 
 

@@ -84,7 +84,7 @@ def test_impossible_image_size(size):
 
 
 def test_impossible_width():
-    with pytest.raises(ValueError, match="width is 7, but 64 px images halve it 3 times; pass at least 8"):
+    with pytest.raises(ValueError, match="width is 7; images of 64 pixels need at least 8"):
         Generator(64, width=7)
     assert Generator(64, width=8)(torch.zeros(2, 100)).shape == (2, 3, 64, 64)
     with pytest.raises(ValueError, match="width is 0; pass a positive number"):

@@ -361,7 +361,7 @@ def test_fewer_images_than_official_are_a_subset(small: Protocol, tmp_path: Path
 def test_validation_needs_two_images(write_parquet: WriteParquet, tmp_path: Path) -> None:
     write_parquet("mnist/train-00000-of-00001.parquet", [0, 0, 1])
     data = protocol(Split((0, 1), (2,))).load(0, root=tmp_path, validation=0.5)
-    with pytest.raises(ValueError, match="position 1 has 1 training image; validation needs two"):
+    with pytest.raises(ValueError, match="position 1 has one training image; validation needs two"):
         _ = data.train.images
 
 

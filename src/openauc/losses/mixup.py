@@ -58,8 +58,7 @@ def manifold_mixup(
         raise ValueError(f"alpha is {alpha}; the Beta distribution needs a positive number, 2 in the paper.")
     if target.shape != features.shape[:1]:
         raise ValueError(
-            f"target has shape {tuple(target.shape)} but features have {features.shape[0]} rows; "
-            "pass one class number per row."
+            f"target has shape {tuple(target.shape)}; pass one class for each of {len(features)} features."
         )
     if check_choice("pairing", pairing, ("full", "half")) == "half":
         half = features.shape[0] // 2

@@ -122,7 +122,15 @@ class PairwiseAUCLoss(nn.Module):
         weight
             (K,) non-negative weights of the known samples, bool or number; 1 when left out.
         """
-        self._check(open_known, open_unknown, weight)
+        for name, score in (("open_known", open_known), ("open_unknown", open_unknown)):
+            if score.ndim != 1:
+                raise ValueError(f"{name} has shape {tuple(score.shape)}; expected one open-set score per sample.")
+        n_known, n_unknown = len(open_known), len(open_unknown)
+        if self.pairing == "slot" and n_known != n_unknown:
+            counts = f"{n_known} known and {n_unknown} unknown scores"
+            raise ValueError(f'slot pairing got {counts}; select as many of each, or use pairing="all".')
+        if weight is not None and weight.shape != open_known.shape:
+            raise ValueError(f"weight has shape {tuple(weight.shape)}; pass one for each of {n_known} known scores.")
         if self.gather and dist.is_available() and dist.is_initialized():
             open_known, open_unknown, weight = _gather_pairs(open_known, open_unknown, weight)
         if open_known.numel() == 0 or open_unknown.numel() == 0:
@@ -145,21 +153,6 @@ class PairwiseAUCLoss(nn.Module):
             # sample i shifts all its gaps alike. Unlike the expanded polynomial this never cancels.
             return self.surrogate(open_unknown.mean() - open_known) + open_unknown.var(correction=0)
         return self.surrogate(open_unknown[None, :] - open_known[:, None]).mean(1)  # of gaps (K, U)
-
-    def _check(self, open_known: Tensor, open_unknown: Tensor, weight: Tensor | None) -> None:
-        for name, score in (("open_known", open_known), ("open_unknown", open_unknown)):
-            if score.ndim != 1:
-                raise ValueError(f"{name} has shape {tuple(score.shape)}; expected one open-set score per sample.")
-        if self.pairing == "slot" and len(open_known) != len(open_unknown):
-            raise ValueError(
-                f"slot pairing got {len(open_known)} known and {len(open_unknown)} unknown scores; select as "
-                'many of each, or use pairing="all".'
-            )
-        if weight is not None and weight.shape != open_known.shape:
-            raise ValueError(
-                f"weight has shape {tuple(weight.shape)} but there are {len(open_known)} known scores; pass "
-                "one weight per known sample."
-            )
 
 
 class OpenAUCLoss(nn.Module):

@@ -23,10 +23,7 @@ def squared_distance(features: Tensor, points: Tensor, *, per_class: int = 1) ->
     [[12.5, 0.0]]
     """
     if per_class < 1 or len(points) % per_class:
-        raise ValueError(
-            f"{len(points)} points cannot be shared out as {per_class} per class; pass num_classes * per_class points, "
-            "those of class 0 first."
-        )
+        raise ValueError(f"{len(points)} points are not {per_class} per class; pass num_classes * per_class points.")
     # The expanded square needs no array of shape (B, K, D).
     total = features.square().sum(1, keepdim=True) - 2 * features @ points.T + points.square().sum(1)
     distance = total / features.shape[1]

@@ -118,9 +118,7 @@ def branch(module: nn.Module, index: int) -> Iterator[None]:
         raise ValueError(f"branch index is {index!r}; pass 0 for real or 1 for generated images.")
     selected = [layer for layer in module.modules() if isinstance(layer, BranchedBatchNorm2d)]
     if index == 1 and not selected:
-        raise ValueError(
-            f"{type(module).__name__} has no second BatchNorm branch; build it on the backbone 'vgg32_abn'."
-        )
+        raise ValueError(f"{type(module).__name__} has no second BatchNorm branch; use the backbone 'vgg32_abn'.")
     with _changed(selected, "branch", index):
         yield
 

@@ -38,9 +38,7 @@ class Generator(nn.Module):
         if image_size < 8 or image_size != 4 * 2**doublings:
             raise ValueError(f"image_size is {image_size}; pass 32, 64 or another power of two from 8 on.")
         if width < (least := 2 ** (doublings - 1)):
-            raise ValueError(
-                f"width is {width}, but {image_size} px images halve it {doublings - 1} times; pass at least {least}."
-            )
+            raise ValueError(f"width is {width}; images of {image_size} pixels need at least {least}.")
         self.noise_dim = noise_dim
         channels = [width // 2**i for i in range(doublings)]
         layers: list[nn.Module] = [nn.ConvTranspose2d(noise_dim, width, 4, bias=False)]

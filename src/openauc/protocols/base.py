@@ -202,9 +202,7 @@ class Protocol:
         if not self.splits:
             raise ValueError("a protocol needs at least one split; pass splits=(Split(known=..., unknown=...),).")
         if self.sizes and len(self.sizes) != len(self.splits):
-            raise ValueError(
-                f"there are {len(self.sizes)} sizes for {len(self.splits)} splits; pass one each, or none."
-            )
+            raise ValueError(f"there are {len(self.sizes)} sizes for {len(self.splits)} splits; pass one each or none.")
         if not self.of_embeddings:
             if self.image_size < 1:
                 raise ValueError(f"image_size is {self.image_size}; expected a side in pixels.")
@@ -293,9 +291,7 @@ class Protocol:
                     f"{max(len(chosen.known) - 2, 0)} can be held out, so that two remain."
                 )
             if not validation:
-                raise ValueError(
-                    "pseudo_unknown needs known validation images to compare with; pass validation as well, say 0.2."
-                )
+                raise ValueError("pseudo_unknown needs known validation images too; pass validation, say 0.2.")
             drawn = _generator(seed, "pseudo_unknown").choice(len(chosen.known), pseudo_unknown, replace=False)
             held_out = tuple(label for i, label in enumerate(chosen.known) if i in drawn)
             chosen = Split(tuple(label for label in chosen.known if label not in held_out), held_out)
@@ -404,9 +400,7 @@ def _stratified_draw(labels: NDArray[np.int64], share: float, seed: int) -> NDAr
     for label in range(int(labels.max()) + 1):
         rows = np.flatnonzero(labels == label)
         if len(rows) < 2:
-            raise ValueError(
-                f"the known class at position {label} has {len(rows)} training image; validation needs two."
-            )
+            raise ValueError(f"the known class at position {label} has one training image; validation needs two.")
         count = min(max(1, round(share * len(rows))), len(rows) - 1)
         drawn.append(rng.choice(rows, count, replace=False))
     return np.concatenate(drawn)

@@ -66,10 +66,7 @@ class EmbeddingSource:
         if labels.dtype.kind not in "iu":
             number = {name: i for i, name in enumerate(self.class_names(root=root))}
             if strange := set(labels.tolist()) - set(number):
-                raise ValueError(
-                    f"the {part} part of {self.name} has the label {min(strange)!r}, which the training part does not "
-                    "have."
-                )
+                raise ValueError(f"{self.name}, {part} part: the training part has no label {min(strange)!r}.")
             labels = np.array([number[label] for label in labels.tolist()])
         rows = np.flatnonzero(np.isin(labels, classes))
         return Examples(features[rows], labels[rows].astype(np.int64))

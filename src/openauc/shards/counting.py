@@ -67,10 +67,8 @@ class Counting:
 
 def check_number(slices: int, plan: Plan) -> None:
     if slices > MOST_SLICES:
-        raise ValueError(
-            f"by {' and '.join(map(repr, plan.by))} there are more than {MOST_SLICES:,} slices; expected a column "
-            "such as the day, the camera or the customer."
-        )
+        by = " and ".join(map(repr, plan.by))
+        raise ValueError(f"by {by} there are more than {MOST_SLICES:,} slices; expected a column such as the day.")
 
 
 def _by_slice(batch: Batch, predictions: Predictions) -> Iterator[tuple[Slice, Predictions]]:
@@ -111,7 +109,6 @@ class WorkFolder:
         return self.path / self._names[shard]
 
     def write(self, shard: Shard, content: bytes) -> None:
-        """Write the counts of a shard, whole or not at all."""
         with atomic_write(self.file(shard)) as file:
             file.write(content)
 
@@ -120,7 +117,6 @@ class WorkFolder:
         return {tuple(key): part for key, part in load_all(self.file(shard))}
 
     def finish(self) -> None:
-        """Remove the folder in the cache."""
         if self.kept:
             return
         for shard in self._names:

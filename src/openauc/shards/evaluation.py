@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from openauc._files import PathLike
-from openauc._validation import Label
 from openauc.evaluation import Evaluation
 from openauc.executors import Execute, in_process
 from openauc.intervals import REPLICATES, Rng
@@ -146,11 +145,15 @@ def _count(
 def _merge(shards: Sequence[Shard], plan: Plan, folder: WorkFolder) -> tuple[Accumulator, dict[Slice, Accumulator]]:
     """One accumulator of all samples, and one for each slice, in order."""
     found: dict[Slice, Accumulator] = {}
-    labels: dict[str, Shard] = {}
+    labels: dict[str, Shard] = {}  # the first with names, the first with integers
     for shard in shards:
         for key, part in _counts(shard, plan, folder).items():
             if part.classes:
-                _check_kinds(labels, part.classes[0], shard)
+                labels.setdefault("names" if isinstance(part.classes[0], str) else "integers", shard)
+            if len(labels) > 1:
+                (before, other), (kind, _) = labels.items()
+                differ = f"the labels of {shard.path} are {kind}, those of {other.path} are {before}"
+                raise TypeError(f"{differ}; use the same kind of label in all shards.")
             found.setdefault(key, plan.accumulator()).absorb(part)
         check_number(len(found), plan)
     if not plan.by:
@@ -170,17 +173,6 @@ def _counts(shard: Shard, plan: Plan, folder: WorkFolder) -> Mapping[Slice, Accu
             raise ValueError(outcome.error) from None
         folder.write(shard, outcome.result)
         return folder.read(shard)
-
-
-def _check_kinds(labels: dict[str, Shard], label: Label, shard: Shard) -> None:
-    """Raise if the labels of a shard are of another kind than those of the shards before."""
-    labels.setdefault("names" if isinstance(label, str) else "integers", shard)
-    if len(labels) > 1:
-        (before, other), (kind, _) = labels.items()
-        raise TypeError(
-            f"the labels of {shard.path} are {kind}, those of {other.path} are {before}; use the same kind of label in "
-            "all shards."
-        )
 
 
 def _of_slice(part: Accumulator, metrics: Mapping[str, Metric], level: float | None) -> Evaluation:

@@ -141,9 +141,7 @@ class Accumulator:
         before = known if self._classes is None else self._classes
         if (known.dtype.kind == "U") != (before.dtype.kind == "U"):
             kinds = ("names", "integers") if known.dtype.kind == "U" else ("integers", "names")
-            raise TypeError(
-                f"labels are {kinds[0]} here but were {kinds[1]} before; use the same kind of label in all parts."
-            )
+            raise TypeError(f"labels are {kinds[0]} here but were {kinds[1]} before; use one kind in all parts.")
         united = before if np.array_equal(known, before) else np.union1d(before, known)
         if self.per_class and len(united) > len(before):
             self._rows = RowStore(self._rows.rows().renumbered(np.searchsorted(united, before)))
