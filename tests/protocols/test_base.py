@@ -284,7 +284,7 @@ def test_pseudo_unknown_closes_the_test_part() -> None:
         ({"validation": 1.0}, "validation is 1.0"),
         ({"validation": -0.1}, "validation is -0.1"),
         ({"seed": -1}, "seed is -1"),
-        ({"validation": 0.2, "pseudo_unknown": 5}, "of 6 known classes 0 to 4 can be held out"),
+        ({"validation": 0.2, "pseudo_unknown": 5}, "of 6 known classes, hold out 0 to 4"),
         ({"validation": 0.2, "pseudo_unknown": -1}, "pseudo_unknown is -1"),
         ({"pseudo_unknown": 1}, "pseudo_unknown needs known validation images"),
     ],

@@ -239,10 +239,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         ) from error
     content = content.get("state_dict", content) if isinstance(content, dict) else content
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ValueError(
-            f"{path.name} holds something else than tensors by name; save the model's state_dict() alone or under the "
-            "key 'state_dict'."
-        )
+        raise ValueError(f"{path.name} holds something else than tensors by name; save the model's state_dict() alone.")
     return content
 
 

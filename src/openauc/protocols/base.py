@@ -285,11 +285,9 @@ class Protocol:
         chosen = self.splits[split]
         held_out: tuple[int, ...] = ()
         if pseudo_unknown:
-            if not 0 < pseudo_unknown <= len(chosen.known) - 2:
-                raise ValueError(
-                    f"pseudo_unknown is {pseudo_unknown}; of {len(chosen.known)} known classes 0 to "
-                    f"{max(len(chosen.known) - 2, 0)} can be held out, so that two remain."
-                )
+            n, most = len(chosen.known), max(len(chosen.known) - 2, 0)
+            if not 0 < pseudo_unknown <= most:
+                raise ValueError(f"pseudo_unknown is {pseudo_unknown}; of {n} known classes, hold out 0 to {most}.")
             if not validation:
                 raise ValueError("pseudo_unknown needs known validation images too; pass validation, say 0.2.")
             drawn = _generator(seed, "pseudo_unknown").choice(len(chosen.known), pseudo_unknown, replace=False)
@@ -359,11 +357,8 @@ class _Reader:
                 f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {named(missing, 5)}); the "
                 "local files are a subset without them, or hold other labels. Get the full set."
             )
-        if len(found.labels) > official:
-            raise ValueError(
-                f"there are {len(found.labels)} {part} images, but the official part has {official}; "
-                "a file is there twice, or holds more than the official part."
-            )
+        if (n := len(found.labels)) > official:
+            raise ValueError(f"there are {n} {part} images, but the official part has {official}; is one there twice?")
         return found
 
 

@@ -57,7 +57,6 @@ class Shard(NamedTuple):
         return self
 
     def from_node(self, outcome: Outcome) -> Outcome:
-        """The outcome itself."""
         return outcome
 
     def has_changed(self) -> bool:
