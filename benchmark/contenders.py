@@ -19,7 +19,7 @@ import numpy as np
 from decisions import INTENTS, open_set
 from detectors import DETECTORS
 from figures import BLUE, GREEN, GREY, ORANGE, look, save
-from writing import RESULTS, write_results
+from writing import RESULTS, hardware_name, write_results
 
 from openauc import Predictions, compare
 from openauc.bench.benchmarks.features import NETWORK_SPLITS, NETWORKS
@@ -27,7 +27,7 @@ from openauc.bench.store import Store
 from openauc.bench.summary import Summary, summarise
 from openauc.bench.trial import TrialResult
 from openauc.bench.variants import Column
-from openauc.environment import environment, hardware_name
+from openauc.environment import environment
 from openauc.features.scores.registry import SCORES
 from openauc.metrics.ranking import ScoreDirectionWarning, openauc_score
 from openauc.predictions import read_columns

@@ -46,8 +46,8 @@ DETECTORS: dict[str, Callable[[int], Any]] = {
 
 def scale_of(head: FittedHead) -> EvidenceScale:
     """Of the compared scores, on training samples that a head was not fitted on but classifies correctly."""
-    y, final = head.data.train.labels, head.train().head_with_scores_
-    X = np.asarray(head.data.train.images, head.train().dtype_)
+    y, final = head.load().train.labels, head.train().head_with_scores_
+    X = np.asarray(head.load().train.images, head.train().dtype_)
     task = Task(X, y, None, partial(HEADS[head.spec.method], final.head.strength), COMPARED, (), final.scaling)
     part = deal(y, np.arange(len(y)), PARTS, np.random.RandomState(head.spec.seed))
     seen = [fit_and_score(task, np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(PARTS)]

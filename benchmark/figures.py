@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from writing import RESULTS
+from writing import RESULTS, hardware_name
 
 from openauc._files import atomic_write
 from openauc.bench.store import Store
 from openauc.bench.summary import Cell, summarise
 from openauc.bench.trial import TrialResult
-from openauc.environment import environment, hardware_name
+from openauc.environment import environment
 from openauc.metrics.curve import Curve, Floats
 from openauc.metrics.decision import threshold_sweep
 from openauc.metrics.ranking import openauc_score

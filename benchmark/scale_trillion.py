@@ -10,7 +10,7 @@ import writing
 from measuring import Measured
 from scale_files import Options, Part
 
-from openauc.environment import cores, hardware_name
+from openauc.environment import cores
 
 ROWS = 10**12
 
@@ -22,7 +22,7 @@ def trillion(options: Options) -> Part:
 
 def measured_point() -> dict[str, Any]:
     """The newest result of the part `files` on this hardware."""
-    files = sorted(writing.RESULTS.glob(f"scale_files_{hardware_name()}_*.json"))
+    files = sorted(writing.RESULTS.glob(f"scale_files_{writing.hardware_name()}_*.json"))
     if not files:
         raise SystemExit("there is no measured point yet; run `python benchmark/scale.py files` first.")
     return {"file": files[-1].name, **json.loads(files[-1].read_text(encoding="utf-8"))}

@@ -22,9 +22,10 @@ from speed_features import features_rows
 from speed_learning import learning_rows
 from speed_metrics import metrics_rows
 from speed_report import report_rows
+from writing import hardware_name
 
 from openauc._files import write_text
-from openauc.environment import environment, hardware_name
+from openauc.environment import environment
 
 RESULTS = Path(__file__).parent / "results"
 SECTIONS = {"metrics": metrics_rows, "features": features_rows, "learning": learning_rows, "report": report_rows}

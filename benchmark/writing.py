@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from openauc._files import write_text
-from openauc.environment import environment, hardware_name
+from openauc.environment import cores, cpu_name, environment
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def hardware_name() -> str:
+    """Short name for files, such as ``amd-epyc-2c``."""
+    words = re.sub(r"\(.*?\)|CPU|Processor|@.*", "", cpu_name())
+    return f"{re.sub(r'[^a-z0-9]+', '-', words.lower()).strip('-')}-{cores()}c"
 
 
 def write_results(name: str, content: dict[str, Any], text: str) -> None:

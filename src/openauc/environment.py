@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 _PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "safetensors", "pyarrow", "pillow", "ray")
@@ -29,10 +30,8 @@ def environment() -> dict[str, str]:
     if torch is not None and torch.cuda.is_available():
         facts["gpu"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
     for package in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             facts[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     commit = _commit(Path(__file__).parent)
     return {**facts, "commit": commit} if commit else facts
 
@@ -58,12 +57,6 @@ def cpu_name() -> str:
     except OSError:
         found = None
     return found.group(1).strip() if found else platform.processor() or platform.machine()
-
-
-def hardware_name() -> str:
-    """Short name for files, such as ``amd-epyc-2c``."""
-    words = re.sub(r"\(.*?\)|CPU|Processor|@.*", "", cpu_name())
-    return f"{re.sub(r'[^a-z0-9]+', '-', words.lower()).strip('-')}-{cores()}c"
 
 
 def reuse_memory() -> None:

@@ -81,11 +81,9 @@ class Store:
         found: dict[str, TrialSpec] = {}
         for file in sorted(self.root.glob("plans/*.json")):
             try:
-                plan = load_json(file, lambda listed: [TrialSpec.from_dict(values) for values in listed])
+                found |= {spec.id: spec for spec in load_json(file, lambda plan: [*map(TrialSpec.from_dict, plan)])}
             except ValueError as error:
                 warnings.warn(f"{error}; delete it, the next `openauc run` writes it again.", stacklevel=2)
-            else:
-                found |= {spec.id: spec for spec in plan}
         return [found[key] for key in sorted(found)]
 
     def open(self, spec: TrialSpec) -> None:
@@ -101,8 +99,7 @@ class Store:
     def results(self) -> list[TrialResult]:
         """All results, failed trials and damaged results included, by id."""
         files = self.root.glob(RESULT) if self.alone else self.trials.glob(f"*/{RESULT}")
-        found = [self._result_in(file) for file in sorted(files)]
-        return [result for result in found if result is not None]
+        return [result for file in sorted(files) if (result := self._result_in(file)) is not None]
 
     def predictions(self, result: TrialResult) -> Path | None:
         """The file of a result's predictions, always in its trial's folder; None if there is none."""

@@ -7,7 +7,6 @@ import io
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,6 @@ from openauc.methods.base import Method
 
 HEADER = "openauc"
 """Key of the JSON text in the header of our safetensors files."""
-
-
-@dataclass(kw_only=True)
-class Progress:
-    """``epoch`` finished epochs, one row of ``history`` each; ``batch`` batches of the next one took ``seconds``."""
-
-    epoch: int = 0
-    batch: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, float]] = field(default_factory=list)
 
 
 def save_checkpoint(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:

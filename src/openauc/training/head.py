@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,14 +32,9 @@ class FittedHead:
 
     def __init__(self, spec: TrialSpec, load: Callable[[], OpenSetData]) -> None:
         self.spec = spec
-        self.load = load
+        self.load = cache(load)
         self.seconds = 0.0
         self._fitted: dict[str, OpenSetClassifier] = {}
-
-    @cached_property
-    def data(self) -> OpenSetData:
-        """What it is fitted on."""
-        return self.load()
 
     def train(self) -> OpenSetClassifier:
         """The classifier with the learned rejector."""
@@ -63,15 +58,15 @@ class FittedHead:
 
     def with_scores(self, *scores: str) -> HeadWithScores:
         """The final head with these scores."""
-        final, X = self.train().head_with_scores_, self._typed(self.data.train.images)
+        final, X = self.train().head_with_scores_, self._typed(self.load().train.images)
         with threadpool_limits(1, user_api="blas"):
-            return HeadWithScores.fit(final.head, X, self.data.train.labels, scores, final.scaling)
+            return HeadWithScores.fit(final.head, X, self.load().train.labels, scores, final.scaling)
 
     def _with(self, rejector: str) -> OpenSetClassifier:
         if rejector not in self._fitted:
             begin = time.perf_counter()
             classifier = OpenSetClassifier(head=self.spec.method, rejector=rejector, random_state=self.spec.seed)
-            self._fitted[rejector] = classifier.fit(np.asarray(self.data.train.images), self.data.train.labels)
+            self._fitted[rejector] = classifier.fit(np.asarray(self.load().train.images), self.load().train.labels)
             self.seconds += time.perf_counter() - begin if rejector == "learned" else 0.0
         return self._fitted[rejector]
 

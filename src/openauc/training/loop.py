@@ -11,7 +11,7 @@ import math
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -34,7 +34,6 @@ from openauc.protocols.base import OpenSetData
 from openauc.recipe import Recipe
 from openauc.training.augment import transform
 from openauc.training.checkpoint import (
-    Progress,
     generator_state,
     load_checkpoint,
     restore_generators,
@@ -118,7 +117,15 @@ def train(
     FloatingPointError
         At the end of an epoch with a loss that is not finite. The checkpoint of the epoch before stays.
     """
-    _check(method, data, seed)
+    if data.num_classes != method.num_classes:
+        raise ValueError(
+            f"the method has {method.num_classes} classes but the data {data.num_classes}; build the method "
+            "with num_classes=data.num_classes."
+        )
+    if len(data.train.labels) == 0:
+        raise ValueError("the training part is empty; nothing can be learned from it.")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
     if precision == "fp16" and process_state().device.type == "cpu":
         raise ValueError("precision is 'fp16', which needs a GPU; use 'bf16' or 'fp32' on a CPU.")
     if out is not None:
@@ -170,6 +177,9 @@ def epoch_batches(
     return batches
 
 
+_PROGRESS = ("epoch", "batch", "seconds", "history")
+
+
 @dataclass
 class _Run:
     """One training run of one process."""
@@ -181,7 +191,10 @@ class _Run:
     out: Path | None
     seed: int
     about: dict[str, Any]
-    progress: Progress = field(default_factory=Progress)
+    epoch: int = 0  # finished ones, a row of the history each
+    batch: int = 0  # finished batches of the next epoch, and what they took
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
     # Of each number that steps report: the sum, on the device, and the sum of weights.
     sums: dict[str, tuple[Tensor | float, float]] = field(default_factory=dict)
 
@@ -214,48 +227,47 @@ class _Run:
         self._resume()
         log = self.out / LOG if self.out is not None and self.accelerator.is_main_process else None
         if log is not None:
-            write_text(log, "".join(f"{json.dumps(row)}\n" for row in self.progress.history))
+            write_text(log, "".join(f"{json.dumps(row)}\n" for row in self.history))
         with caught_signals(enabled=self.out is not None) as caught, self._bar() as bar:
-            while self.progress.epoch < self.recipe.epochs:
+            while self.epoch < self.recipe.epochs:
                 if not self._epoch(caught, bar):
                     self._save()
-                    where = f"in epoch {self.progress.epoch + 1} after {self.progress.batch} batches"
+                    where = f"in epoch {self.epoch + 1} after {self.batch} batches"
                     raise TrainingInterrupted(self._agreed(caught), where)
-                row = self.progress.history[-1]
+                row = self.history[-1]
                 self._save()
                 if log is not None:
                     with log.open("a", encoding="utf-8") as file:
                         file.write(f"{json.dumps(row)}\n")
-                self.accelerator.log(row, step=self.progress.epoch)
+                self.accelerator.log(row, step=self.epoch)
         if self.out is not None and self.accelerator.is_main_process:
             save_weights(self.method, self.out / WEIGHTS, self.about)
-        return self.progress.history
+        return self.history
 
     def _epoch(self, caught: list[int], bar: Bar) -> bool:
         """Finish the epoch under way and append its row; False when a signal came first."""
-        epoch = self.progress.epoch
-        rate = learning_rate(self.recipe, epoch)
+        rate = learning_rate(self.recipe, self.epoch)
         for group in self.optimizers["main"].param_groups:
             group["lr"] = rate
         batches = epoch_batches(
             len(self.labels),
             self.recipe.batch_size,
             seed=self.seed,
-            epoch=epoch,
+            epoch=self.epoch,
             passes=self.method.passes,
             process=self.process,
             processes=self.processes,
         )
-        begin = time.perf_counter() - self.progress.seconds
-        rest = batches[self.progress.batch :]
+        begin = time.perf_counter() - self.seconds
+        rest = batches[self.batch :]
         for batch, pixels in zip(rest, self.pixels.stream([batch.rows for batch in rest]), strict=True):
             values = self._step(batch, pixels)
-            self.progress.batch += 1
-            self.progress.seconds = time.perf_counter() - begin
+            self.batch += 1
+            self.seconds = time.perf_counter() - begin
             for name, value in values.items():
                 total, weight = self.sums.get(name, (0.0, 0.0))
                 self.sums[name] = total + batch.images * value.detach().double(), weight + batch.images
-            self._show(bar, rate, self.progress.batch / len(batches))
+            self._show(bar, rate, self.batch / len(batches))
             if self._agreed(caught):
                 return False
         self._finish_epoch(rate)
@@ -263,7 +275,7 @@ class _Run:
 
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
         """One batch: augment, train, and say what was seen."""
-        drawn = _number(self.seed, "augment", self.progress.epoch, self.progress.batch, self.process)
+        drawn = _number(self.seed, "augment", self.epoch, self.batch, self.process)
         values = self.method.train_batch(
             transform(pixels, self.recipe, torch.Generator().manual_seed(drawn)),
             torch.from_numpy(self.labels[batch.rows]),
@@ -293,9 +305,9 @@ class _Run:
         for name, mean in means.items():
             if not math.isfinite(mean):
                 kept = self.out is not None and (self.out / CHECKPOINT).is_file()
-                rate = learning_rate(self.recipe, self.progress.epoch)
+                rate = learning_rate(self.recipe, self.epoch)
                 raise FloatingPointError(
-                    f"the {name.replace('_', ' ')} is {mean} in epoch {self.progress.epoch + 1}, at a learning rate of "
+                    f"the {name.replace('_', ' ')} is {mean} in epoch {self.epoch + 1}, at a learning rate of "
                     f"{rate:g}; lower the rate or add warm-up epochs"
                     + (f". The last good checkpoint is kept in {self.out}." if kept else ".")
                 )
@@ -308,15 +320,16 @@ class _Run:
         means = self._means(self._gathered())
         images = len(self.labels) * len(self.method.passes)
         row = {
-            "epoch": self.progress.epoch + 1,
+            "epoch": self.epoch + 1,
             "loss": means.pop("loss"),
             "learning_rate": rate,
-            "seconds": self.progress.seconds,
-            "images_per_second": images / self.progress.seconds,
+            "seconds": self.seconds,
+            "images_per_second": images / self.seconds,
             **means,
         }
         self.sums = {}
-        self.progress = Progress(epoch=self.progress.epoch + 1, history=[*self.progress.history, row])
+        self.epoch, self.batch, self.seconds = self.epoch + 1, 0, 0.0
+        self.history.append(row)
 
     def _save(self) -> None:
         if self.out is None:
@@ -328,7 +341,7 @@ class _Run:
         scaler = self.accelerator.scaler
         state = {
             "about": json.dumps(self.about),
-            "progress": asdict(self.progress),
+            "progress": {name: getattr(self, name) for name in _PROGRESS},
             "model": self.method.state_dict(),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "processes": processes,
@@ -347,7 +360,8 @@ class _Run:
         own = state["processes"][self.process]
         restore_generators(self.method, own)
         self.sums = dict(own["sums"])
-        self.progress = Progress(**state["progress"])
+        for name in _PROGRESS:
+            setattr(self, name, state["progress"][name])
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
 
@@ -375,26 +389,14 @@ class _Run:
             console=console,
             disable=not (console.is_terminal and self.accelerator.is_main_process),
         )
-        bar.add_task("", total=self.recipe.epochs, epoch=self.progress.epoch, loss=math.nan, rate=0.0, speed=0.0)
+        bar.add_task("", total=self.recipe.epochs, epoch=self.epoch, loss=math.nan, rate=0.0, speed=0.0)
         return bar
 
     def _show(self, bar: Bar, rate: float, share: float) -> None:
-        done, history = self.progress.epoch, self.progress.history
-        loss = history[-1]["loss"] if history else math.nan
-        speed = share * len(self.labels) * len(self.method.passes) / self.progress.seconds
+        done = self.epoch
+        loss = self.history[-1]["loss"] if self.history else math.nan
+        speed = share * len(self.labels) * len(self.method.passes) / self.seconds
         bar.update(bar.task_ids[0], completed=done + share, epoch=done + 1, loss=loss, rate=rate, speed=speed)
-
-
-def _check(method: Method, data: OpenSetData, seed: int) -> None:
-    if data.num_classes != method.num_classes:
-        raise ValueError(
-            f"the method has {method.num_classes} classes but the data {data.num_classes}; build the method "
-            "with num_classes=data.num_classes."
-        )
-    if len(data.train.labels) == 0:
-        raise ValueError("the training part is empty; nothing can be learned from it.")
-    if seed < 0:
-        raise ValueError(f"seed is {seed}; expected an integer from 0 upwards.")
 
 
 def _accelerator(
