@@ -36,8 +36,7 @@ class ColumnNames(NamedTuple):
 
 
 USUAL_NAMES = ColumnNames()
-_ABOUT = "openauc."
-"""Prefix of the names of metadata."""
+_ABOUT = "openauc."  # prefix of the names of metadata
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -100,9 +99,11 @@ def read_columns(path: PathLike, *, gaps: bool = False) -> Columns:
     suffix, file = suffix_of(path), Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}.")
-    if suffix == ".csv":
-        return Csv(file, gaps=gaps)
-    return _read_npz(file) if suffix == ".npz" else _read_parquet(file)
+    if suffix != ".parquet":
+        return Csv(file, gaps=gaps) if suffix == ".csv" else _read_npz(file)
+    with open_parquet(file) as opened:
+        table = opened.read()
+    return arrow_columns(table, file)
 
 
 def read_about(path: PathLike) -> dict[str, str]:
@@ -144,7 +145,7 @@ def read_numbers(columns: Columns, name: str, path: PathLike) -> NDArray[Any]:
 
 def place(columns: Columns, row: int) -> str:
     """Where a sample stands in its file."""
-    return f"line {columns.line(row)}" if isinstance(columns, Csv) else f"sample {row}"
+    return f"line {columns.line_numbers[row]}" if isinstance(columns, Csv) else f"sample {row}"
 
 
 def parse_cells(cells: list[str]) -> NDArray[Any]:
@@ -191,7 +192,7 @@ class Csv(UserDict[str, Any]):
             raise ValueError(f"{self._path} is empty; expected a header line and one line per sample.")
         _refuse_twins(header, self._path)
         cells: list[str] = []
-        self._line_numbers = array("q")
+        self.line_numbers = array("q")  # the line of each sample
         for row in filter(None, reader):
             if len(row) != len(header):
                 raise ValueError(
@@ -200,17 +201,13 @@ class Csv(UserDict[str, Any]):
                     * (len(row) > len(header))
                 )
             cells += row
-            self._line_numbers.append(reader.line_num)
+            self.line_numbers.append(reader.line_num)
         self.data = {name: cells[i :: len(header)] for i, name in enumerate(header)}
-
-    def line(self, row: int) -> int:
-        """Number of the line that holds sample ``row``."""
-        return self._line_numbers[row]
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         values = self._parsed(name)
         if not self._gaps and values.dtype.kind == "U" and (values == "").any():
-            line = self.line(int(np.argmax(values == "")))
+            line = self.line_numbers[int(np.argmax(values == ""))]
             raise ValueError(f"{self._path}, line {line}: column {name!r} is empty; every sample needs a value.")
         return values
 
@@ -247,12 +244,6 @@ def _read_npz(path: Path, *, about: bool = False) -> Columns:
                 "(array.astype(str)) and numbers as numbers."
             ) from None
         raise ValueError(f"{unreadable} ({error}).") from None
-
-
-def _read_parquet(path: Path) -> Columns:
-    with open_parquet(path) as file:
-        table = file.read()
-    return arrow_columns(table, path)
 
 
 @contextmanager

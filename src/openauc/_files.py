@@ -14,9 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
-CHECKSUM = "openauc_sha256"
-"""Key of the checksum in the metadata of our safetensors files."""
-
+CHECKSUM = "openauc_sha256"  # key in the metadata of our safetensors files
 PathLike = str | os.PathLike[str]
 
 _INPUTS: ContextVar[list[PathLike] | None] = ContextVar("inputs", default=None)

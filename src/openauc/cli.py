@@ -23,11 +23,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(evaluate.evaluate, predictions.compare, predictions.audit, predictions.threshold, sql.sql, train.train),
     *(predict.predict, embed.embed, fit.fit, watch.watch, run.run, table.table, report.report, listing.list_),
 )
-"""In the order of `openauc --help`, by their names."""
-_OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}
-"""Arguments of functions that an option names otherwise."""
-_INPUTS = ("reference", "class_names", "weights", "encoder")
-"""Options that name files to read; arguments always do."""
+_OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}  # arguments of functions that an option names otherwise
+_INPUTS = ("reference", "class_names", "weights", "encoder")  # options that name files to read; arguments always do
 _OUTPUTS = ("out", "json_out", "report", "onnx", "state")
 _INPUT_FILES = (
     *("*.safetensors", "model.json", "source.json", SPEC, RESULT, PREDICTIONS, VALIDATION, features_file("*")),

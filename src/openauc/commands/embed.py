@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from openauc._trial_files import WEIGHTS
 from openauc.commands.progress import progress_bar
@@ -17,30 +17,24 @@ from openauc.protocols.base import Part
 if TYPE_CHECKING:
     from openauc.encoders import Encoder
 
+SOURCE_HELP = "A folder of images, a .csv or .parquet file of texts, images or their paths, or a protocol."
+
 
 def embed(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder of images, a .csv or .parquet file of texts, images or their paths, or a protocol.",
-        ),
-    ],
+    source: Annotated[str, Argument(metavar="SOURCE", help=SOURCE_HELP)],
     encoder: Annotated[
-        str, typer.Option("--encoder", "-e", help="See `openauc list encoders`, or the folder of a training.")
+        str, Option("--encoder", "-e", help="See `openauc list encoders`, or the folder of a training.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet or .npz.")] = Path(
-        "features.parquet"
-    ),
-    text_column: Annotated[str | None, typer.Option(help="Column of the texts; else `text`, or a likely one.")] = None,
+    out: Annotated[Path, Option("--out", "-o", help="File to write: .parquet or .npz.")] = Path("features.parquet"),
+    text_column: Annotated[str | None, Option(help="Column of the texts; else `text`, or a likely one.")] = None,
     split: SplitIndex = 0,
-    part: Annotated[Part, typer.Option(help="Part of a protocol.")] = "test",
-    validation: Annotated[float, typer.Option(help="Share of each class in a protocol's validation part.")] = 0.0,
+    part: Annotated[Part, Option(help="Part of a protocol.")] = "test",
+    validation: Annotated[float, Option(help="Share of each class in a protocol's validation part.")] = 0.0,
     data_root: DataRoot = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu, cuda or mps; else the fastest there is.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts or images at a time.")] = None,
+    device: Annotated[str | None, Option(help="Such as cpu, cuda or mps; else the fastest there is.")] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Texts or images at a time.")] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Name and leave out rows and images that cannot be read.")
+        bool, Option("--skip-bad", help="Name and leave out rows and images that cannot be read.")
     ] = False,
     method: MethodName = "openauc",
     set_: Settings = None,
@@ -82,7 +76,7 @@ def embed(
             skipped = write_embeddings(opened, network, out, skip_bad=skip_bad, on_progress=on_progress)
     except KeyboardInterrupt:
         say(f"stopped; the same command goes on with what is done, in {parts_file(out)}.", err=True)
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     for sentence in skipped:
         say(f"skipped: {sentence}", err=True)
     rows = len(opened) + len(opened.skipped)

@@ -45,13 +45,10 @@ if TYPE_CHECKING:
     from openauc.shards import Plan, ShardedEvaluation
 
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
-SHOWN = ("openauc", "auroc", "closed_set_accuracy")
-"""Metrics of the table of slices."""
-DECISION = "prediction"
-"""Column of decisions, as `openauc predict` writes it: a class, or unknown."""
+SHOWN = ("openauc", "auroc", "closed_set_accuracy")  # in the table of slices
+DECISION = "prediction"  # column of decisions, as `openauc predict` writes it: a class, or unknown
 _MOST_NAMED = 6
-_at_scale = partial(Option, rich_help_panel="At scale")
-"""An option for many or large files."""
+_at_scale = partial(Option, rich_help_panel="At scale")  # for many or large files
 
 
 @takes_columns

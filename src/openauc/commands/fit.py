@@ -25,11 +25,7 @@ from openauc.features.classifier import tables
 from openauc.features.classifier.tables import MODEL, FeatureTable, Missing, is_model
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from openauc.features.classifier.estimator import OpenSetClassifier
-    from openauc.features.classifier.report import FitReport
 
 _MOST_NAMED = 6
 _columns = partial(Option, rich_help_panel="Columns")
@@ -38,13 +34,6 @@ _threshold = partial(Option, rich_help_panel="Threshold")
 
 LabelColumn = Annotated[str | None, _columns(help="Column of labels; else label, y, y_true, class, intent or target.")]
 EmbeddingColumn = Annotated[str | None, _columns(help="Column of the embeddings; else embedding, or all numbers.")]
-GroupColumn = Annotated[
-    str | None, _columns(help="Column of groups, rows that belong together; else texts that are nearly copies do.")
-]
-Cost = Annotated[
-    list[str] | None,
-    _threshold(metavar="NAME=X", help="For --threshold cost, repeatable; names as for `openauc threshold`."),
-]
 
 
 def fit(
@@ -52,7 +41,9 @@ def fit(
     out: Annotated[Path, Option("--out", "-o", metavar="FOLDER", help="Folder of the model.")] = Path("model"),
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
-    group_column: GroupColumn = None,
+    group_column: Annotated[
+        str | None, _columns(help="Column of groups, rows that belong together; else texts that are nearly copies do.")
+    ] = None,
     unknown_label: Annotated[str | None, _columns(help="Label of outliers, which help to learn.")] = None,
     missing: Annotated[Missing, _columns(help="Empty cells: refuse, drop the row, or fill in the median.")] = "refuse",
     head: Annotated[str, _model(help="logistic, class_mean or mlp.")] = "logistic",
@@ -63,7 +54,10 @@ def fit(
     acceptance: Annotated[float, _threshold(help="Share of known samples to accept.")] = 0.95,
     per_class: Annotated[bool, _threshold("--per-class", help="A threshold for each class.")] = False,
     calibration: Annotated[Literal["cross", "split"], _threshold(help="split is exact, sets a fifth aside.")] = "cross",
-    cost: Cost = None,
+    cost: Annotated[
+        list[str] | None,
+        _threshold(metavar="NAME=X", help="For --threshold cost, repeatable; names as for `openauc threshold`."),
+    ] = None,
     seed: Annotated[int, Option(min=0, help="Seed of the folds.")] = 0,
     jobs: Annotated[int | None, Option(help="Processes; -1 for all cores.")] = None,
     onnx: Annotated[Path | None, Option(metavar="FILE", help="Also write the model as ONNX.")] = None,
@@ -100,7 +94,7 @@ def fit(
     if not quiet:
         for line in (*_read(table), *_hints(table, unknown_label)):
             say(line)
-    _fit(classifier, table, tables.groups_of(table, group_column), quiet=quiet)
+    _fit(classifier, table, group_column, quiet=quiet)
     classifier.table_spec_ = table.spec
     classifier.save(out)
     if onnx is not None:
@@ -141,7 +135,7 @@ def _hints(table: FeatureTable, unknown_label: str | None) -> list[str]:
     ]
 
 
-def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.int64] | None, *, quiet: bool) -> None:
+def _fit(classifier: OpenSetClassifier, table: FeatureTable, group_column: str | None, *, quiet: bool) -> None:
     """Fit; a terminal shows the last finished step, and a warning that is also a note of the report is not repeated."""
     console = Console(stderr=True)
     shown = console.status("fitting") if console.is_terminal and not quiet else nullcontext()
@@ -149,7 +143,7 @@ def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.
         warnings.simplefilter("always")
         if status is not None:
             classifier.set_params(verbose=lambda done: status.update(f"fitting; done: {done}"))
-        classifier.fit(table.features, table.labels, groups=groups)
+        classifier.fit(table.features, table.labels, groups=tables.groups_of(table, group_column))
     classifier.set_params(verbose=False)
     for warning in raised:
         if quiet or str(warning.message) not in classifier.report_.notes:
@@ -158,7 +152,7 @@ def _fit(classifier: OpenSetClassifier, table: FeatureTable, groups: NDArray[np.
 
 def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
     """Print which scores were tried, which one is used, the forecast and the guarantee."""
-    report: FitReport = classifier.report_
+    report = classifier.report_
     if report.tried:
         metric = "OpenAUC" if report.max_ofpr is None else f"OpenAUC, OFPR <= {report.max_ofpr:g}"
         rows = [

@@ -66,10 +66,8 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
         require_torch("listing backbones")
         from openauc.models.backbones import ARCHITECTURES, LIBRARIES
 
-        for name, made in {
-            **ARCHITECTURES,
-            **{f"{prefix}:NAME": load for prefix, (_, load, _) in LIBRARIES.items()},
-        }.items():
+        libraries = {f"{prefix}:NAME": load for prefix, (_, load, _) in LIBRARIES.items()}
+        for name, made in {**ARCHITECTURES, **libraries}.items():
             yield name, _first_line(made.__doc__)
     elif what == "metrics":
         yield from ((name, metric.label, metric.better) for name, metric in METRICS.items())

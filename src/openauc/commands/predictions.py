@@ -55,7 +55,6 @@ class ColumnOptions:
 
     def load(self, file: Path, columns: Columns | None = None) -> Predictions:
         """The samples of a file, or of its columns if they were read already; an error names the options to add."""
-
         found = read_columns(file) if columns is None else columns
         try:
             predictions = Predictions.from_columns(found, self.names, path=file)
@@ -219,15 +218,12 @@ def _write_json(target: str | None, values: Mapping[str, Any]) -> None:
         write_text(target, text)
 
 
-_OUTCOMES = {"kept": "kept", "failed": "FAILED", "better": "better", None: ""}
-
-
 def show_verdict(verdict: Verdict, title: str) -> None:
     """Print what decisions are worth, and whether the model said so."""
     rows: list[tuple[str | Text, ...]] = []
     for found in verdict.findings:
         aim = "" if found.aim is None else f"{found.said} {found.aim:{'.4f' if found.aim_interval else 'g'}}"
-        outcome = Text(_OUTCOMES[found.outcome], style="bold red" if found.outcome == "failed" else "")
+        outcome = Text("FAILED", style="bold red") if found.outcome == "failed" else Text(found.outcome or "")
         measured = f"{found.value:.4f}", bounds_text(found.interval), f"{found.n:,}"
         rows.append((found.name, *measured, aim, bounds_text(found.aim_interval), outcome))
     show(

@@ -25,7 +25,6 @@ def visible(text: str) -> str:
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print a line."""
     typer.echo(visible(str(text)), err=err)
 
 

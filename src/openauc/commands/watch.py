@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from openauc._columns import FORMATS, read_columns
+from openauc._files import write_text
 from openauc._validation import check_choice
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
@@ -26,37 +27,34 @@ _PARTS = {"rejected": "share rejected", "classes": "acceptance of a class", "sco
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a model, as `openauc fit` makes it.")],
+    folder: Annotated[Path, Argument(metavar="MODEL", help="Folder of a model, as `openauc fit` makes it.")],
     stream: Annotated[
-        Path | None,
-        typer.Argument(metavar="[STREAM]", help="Embeddings in the order they came in: .parquet, .npz or .csv."),
+        Path | None, Argument(metavar="[STREAM]", help="Embeddings in the order they came in: .parquet, .npz or .csv.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="HTML", help="Page with the timeline.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", metavar="HTML", help="Page with the timeline.")] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Probability of ever raising a false alarm.", show_default="0.01")
+        float | None, Option(help="Probability of ever raising a false alarm.", show_default="0.01")
     ] = None,
     reference: Annotated[
-        Path | None,
-        typer.Option(metavar="TABLE", help="Samples to compare with that the model was not fitted on."),
+        Path | None, Option(metavar="TABLE", help="Samples to compare with that the model was not fitted on.")
     ] = None,
-    state: Annotated[Path | None, typer.Option(metavar="FILE", help="Go on where this file stopped; .npz.")] = None,
+    state: Annotated[Path | None, Option(metavar="FILE", help="Go on where this file stopped; .npz.")] = None,
     window: Annotated[
-        int | None, typer.Option(min=1, help="Samples in a window of the timeline.", show_default="500")
+        int | None, Option(min=1, help="Samples in a window of the timeline.", show_default="500")
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option(help="Column of times, which order the stream.", rich_help_panel="Columns")
+        str | None, Option(help="Column of times, which order the stream.", rich_help_panel="Columns")
     ] = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the numbers that break ties.")] = 0,
-    fail_on_alarm: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 1 after an alarm.")] = False,
+    seed: Annotated[int, Option(min=0, help="Seed of the numbers that break ties.")] = 0,
+    fail_on_alarm: Annotated[bool, Option("--fail-on-alarm", help="Exit with code 1 after an alarm.")] = False,
 ) -> None:
     """Has the share of rejected samples, the acceptance of a class or the distribution of scores changed?
 
     STREAM needs no labels; once they come in, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, an
     alarm is ever raised with probability --alpha at most, however long the stream is.
     """
-    from openauc._files import write_text
     from openauc.features import OpenSetClassifier
     from openauc.features.monitor.monitor import Monitor
 
@@ -94,7 +92,7 @@ def watch(
         if state is not None:
             monitor.save(state)  # last: what fails before can be done again
     if fail_on_alarm and monitor.alarms:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @contextmanager

@@ -73,7 +73,6 @@ def open_items(
 
 
 def _folder(path: Path) -> Items:
-    pyarrow, _ = import_pyarrow()
     if (path / "train").is_dir():
         raise ValueError(f"{path} has a folder train; embed it and its neighbours one by one, as {path / 'train'}.")
     images = image_files(path)
@@ -85,11 +84,10 @@ def _folder(path: Path) -> Items:
         raise ValueError(f"{stray} lies beside folders of classes; move it into one, or away.")
     if classes:
         columns["label"] = classes
-    return Items("image", pyarrow.table(columns), lambda: images)
+    return Items("image", import_pyarrow()[0].table(columns), lambda: images)
 
 
 def _protocol(data: OpenSetData, part: Part) -> Items:
-    pyarrow, _ = import_pyarrow()
     images, labels = getattr(data, part)[:2]
     if not len(images):
         raise ValueError("validation is 0, so that part is empty; pass the share of each class for it, as 0.2.")
@@ -103,7 +101,7 @@ def _protocol(data: OpenSetData, part: Part) -> Items:
         columns |= data.test_columns()
     if isinstance(images, LazyImages):
         images = images.encoded  # each in its own size, for the encoder to resize
-    return Items("image", pyarrow.table(columns), lambda: images)
+    return Items("image", import_pyarrow()[0].table(columns), lambda: images)
 
 
 def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: bool) -> Items:

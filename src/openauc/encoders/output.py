@@ -63,7 +63,7 @@ def _encode_all(
 
     def encode() -> None:
         try:
-            features = encoder(list(waiting.values()))
+            finished.add(list(waiting), encoder(list(waiting.values())))
         except (ValueError, OSError):
             found = _bad_images(waiting) if skip_bad and items.kind == "image" else {}
             if not found:
@@ -71,8 +71,7 @@ def _encode_all(
             bad.update(found)
             for key in found:
                 del waiting[key]
-            features = encoder(list(waiting.values()))
-        finished.add(list(waiting), features)
+            encode()
         waiting.clear()
 
     on_progress(0, len(items))
@@ -174,12 +173,11 @@ def open_finished(out: Path, encoder: Encoder) -> Iterator[Finished]:
 
 def _write_parquet(columns: Any, encoder: Encoder, finished: Finished, keys: Sequence[bytes], out: Path) -> None:
     pyarrow, parquet = import_pyarrow()
-    about = {"encoder": encoder.name, "width": str(encoder.width), "version": __version__}
+    about = {"openauc.encoder": encoder.name, "openauc.width": str(encoder.width), "openauc.version": __version__}
     schema = columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
-    schema = schema.with_metadata({f"openauc.{key}": value for key, value in about.items()})
+    schema = schema.with_metadata(about)
     group = _CHUNKS_PER_ROW_GROUP * CHUNK[encoder.kind]
-    texts = columns.column_names
-    with atomic_write(out) as file, parquet.ParquetWriter(file, schema, use_dictionary=texts) as writer:
+    with atomic_write(out) as file, parquet.ParquetWriter(file, schema, use_dictionary=columns.column_names) as writer:
         for start in range(0, len(keys), group):
             features = finished.take(keys[start : start + group])
             lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), encoder.width)

@@ -16,14 +16,12 @@ from openauc.bench.rendering import Grid, layout
 from openauc.bench.selection import command_of
 from openauc.bench.store import Store
 from openauc.bench.summary import Cell, Summary, summarise
-from openauc.bench.trial import TrialResult, TrialSpec, main_metric
+from openauc.bench.trial import TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
 from openauc.metrics.registry import METRICS
 from openauc.report.page import interval, percent, render
 
-ALSO = ("auroc", "closed_set_accuracy")
-"""Metrics with a table of their own, where every finished trial has them."""
-
+ALSO = ("auroc", "closed_set_accuracy")  # have a table of their own, where every finished trial has them
 MOST_EPOCHS = 120
 _NOT_CURVES = {"epoch", "seconds", "images_per_second"}
 
@@ -76,7 +74,8 @@ def store_report(
     if not (results or planned):
         raise ValueError(f"{store.root} holds no trials; `openauc run NAME --store {store.root}` makes some.")
     metric = metric or main_metric(results)
-    metrics = [metric, *(name for name in ALSO if name != metric and _everywhere(name, results))]
+    finished = [found for r in results if r.error is None for found in (r.metrics, *r.groups.values())]
+    metrics = [metric, *(m for m in ALSO if m != metric and all(m in found for found in finished))]
     summaries = [summarise(results, metric=m, baseline=baseline, level=level, planned=planned) for m in metrics]
     trials = scored_trials(results, planned)
     rows = variants_of(trials)
@@ -107,10 +106,6 @@ def store_report(
 
 
 Rows = Mapping[str, Sequence[Scored]]
-
-
-def _everywhere(metric: str, results: Iterable[TrialResult]) -> bool:
-    return all(metric in found for r in results if r.error is None for found in (r.metrics, *r.groups.values()))
 
 
 def _counts(trials: Sequence[Scored]) -> dict[str, int]:

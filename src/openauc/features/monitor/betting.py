@@ -23,17 +23,14 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-Bets = Callable[[Floats], Floats]
-"""(n,) p-values to (n, B) logarithms of densities, one for each bet."""
+Bets = Callable[[Floats], Floats]  # (n,) p-values to (n, B) logarithms of densities, one for each bet
 
+# Bits of the mantissa that are kept, to bound the number of distinct scores; ties by rounding are broken at random.
 BITS = 14
-"""Bits of the mantissa that are kept, to bound the number of distinct scores; ties by rounding are broken at random."""
 BLOCK = 256
 PATIENCE = 100.0
-RISES, FALLS = (1.5, 2.5, 6.0), (0.6, 0.25)
-"""Odds of a p-value in the tail, relative to uniform p-values."""
-MIXED = ((0.03, 0.25), (0.1, 0.25), (0.3, 0.25), (1.0, 0.5))
-"""A share of samples whose p-values have the density :math:`a p^{a-1}`, and a."""
+RISES, FALLS = (1.5, 2.5, 6.0), (0.6, 0.25)  # odds of a p-value in the tail, relative to uniform p-values
+MIXED = ((0.03, 0.25), (0.1, 0.25), (0.3, 0.25), (1.0, 0.5))  # a share of samples with the density a p^(a-1), and a
 
 _SHIFT = 9 + BITS
 _SMALLEST = 1e-12

@@ -32,14 +32,10 @@ from numpy.typing import ArrayLike, NDArray
 from openauc._files import PathLike, atomic_write, parse_json
 from openauc._validation import as_scores, as_vector, check_fraction, check_same_length
 from openauc.features.classifier.estimator import OpenSetClassifier
-from openauc.features.monitor.betting import Ranks, Wealth, shape_bets, tail_bets
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from openauc.features.monitor.betting import Counts, Floats, Ranks, Wealth, shape_bets, tail_bets
 
 PARTS = ("rejected", "classes", "scores")
-LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Sizes of the tails to bet on if the threshold was not chosen by the share it accepts."""
+LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of tails, if the threshold was not chosen by the share it accepts
 FORMAT, VERSION = "openauc monitor", 1
 LIMITS = (
     "More rejected samples are unknown ones that have begun to arrive, or known ones that look different from the "
