@@ -37,7 +37,6 @@ class ColumnNames(NamedTuple):
 
 USUAL_NAMES = ColumnNames()
 _ABOUT = "openauc."  # prefix of the names of metadata
-_FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_columns(
@@ -91,7 +90,7 @@ def _unquote(cell: str) -> str:
 
 
 def _runs(text: str) -> bool:
-    return text.lstrip("'")[:1] in _FORMULA_MARKS and not check.is_number(text)
+    return text.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r") and not check.is_number(text)
 
 
 def read_columns(path: PathLike, *, gaps: bool = False) -> Columns:
@@ -205,23 +204,17 @@ class Csv(UserDict[str, Any]):
         self.data = {name: cells[i :: len(header)] for i, name in enumerate(header)}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        values = self._parsed(name)
+        cells = list(map(_unquote, self.data[name]))
+        values = parse_cells(cells)
+        if values.dtype.kind == "U" and self._delimiter != "," and not any("." in cell for cell in cells):
+            points = [cell.replace(",", ".") for cell in cells]
+            if parse_cells([cell for cell in points if cell.strip()]).dtype.kind == "f":
+                warnings.warn(f"{self._path}: column {name!r} is read with decimal commas.", stacklevel=4)
+                values = parse_cells(points)
         if not self._gaps and values.dtype.kind == "U" and (values == "").any():
             line = self.line_numbers[int(np.argmax(values == ""))]
             raise ValueError(f"{self._path}, line {line}: column {name!r} is empty; every sample needs a value.")
         return values
-
-    def _parsed(self, name: str) -> NDArray[Any]:
-        """Numbers if all cells are, else texts, empty ones among them."""
-        cells = list(map(_unquote, self.data[name]))
-        values = parse_cells(cells)
-        if values.dtype.kind != "U" or self._delimiter == "," or any("." in cell for cell in cells):
-            return values
-        points = [cell.replace(",", ".") for cell in cells]
-        if parse_cells([cell for cell in points if cell.strip()]).dtype.kind != "f":
-            return values
-        warnings.warn(f"{self._path}: column {name!r} is read with decimal commas.", stacklevel=5)
-        return parse_cells(points)
 
 
 def _refuse_twins(names: Sequence[str], path: PathLike) -> None:
@@ -311,7 +304,6 @@ _UNKNOWN = re.compile(
     r"misc|miscellaneous|novel|outliers?|unseen|background"
 )
 _EMPTY = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"}
-_NEARLY_ALL = 0.9
 
 
 def means_unknown(label: object) -> bool:
@@ -330,7 +322,7 @@ def is_empty(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or bool(cell != cell)
 
 
-def as_column_of_numbers(values: NDArray[Any], *, share: float = _NEARLY_ALL) -> tuple[NDArray[Any], list[int]] | None:
+def as_column_of_numbers(values: NDArray[Any], *, share: float = 0.9) -> tuple[NDArray[Any], list[int]] | None:
     """A column as numbers, NaN where a cell is empty, and the rows that hold a text; None if it is not of numbers.
 
     It is a column of numbers if at least ``share`` of its cells that are not empty are numbers; with share 0, one

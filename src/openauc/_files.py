@@ -18,7 +18,6 @@ CHECKSUM = "openauc_sha256"  # key in the metadata of our safetensors files
 PathLike = str | os.PathLike[str]
 
 _INPUTS: ContextVar[list[PathLike] | None] = ContextVar("inputs", default=None)
-_DESCRIPTORS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 @contextmanager
@@ -91,7 +90,7 @@ def _descriptor(path: PathLike) -> int | None:
     """Number of the open file that ``path`` names, if any; opened again, a redirected file would lose its position."""
     name = os.fspath(path)
     found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
-    return int(found[1]) if found else _DESCRIPTORS.get(name)
+    return int(found[1]) if found else {"/dev/stdout": 1, "/dev/stderr": 2}.get(name)
 
 
 @contextmanager

@@ -77,15 +77,12 @@ class _Commands(TyperGroup):
 
 
 def _with_options(message: str, command: Any) -> str:
-    """``message`` with ``--unknown-label`` where it says ``unknown_label``, for every option of the command.
-
-    An argument without "_", such as ``level``, is also a common word, so it is replaced at the beginning only. Quoted
-    names and names of files stay.
-    """
+    """``message`` with ``--unknown-label`` where it says ``unknown_label``; quoted names and names of files stay."""
     options = {p.name: p.opts[0] for p in getattr(command, "params", ()) if p.opts[0].startswith("--")}
     options |= {argument: options[name] for argument, name in _OTHER_NAMES.items() if name in options}
     for argument, option in options.items():
         inside = rf"(?<![\w./'\"-]){argument}(?![\w/'\"-]|\.\w)"
+        # An argument without "_", such as level, is also a common word, so it is replaced at the beginning only.
         message = re.sub(inside if "_" in argument else rf"^{argument}(?= )", option, message)
     return message
 

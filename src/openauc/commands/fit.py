@@ -151,7 +151,6 @@ def _fit(classifier: OpenSetClassifier, table: FeatureTable, group_column: str |
 
 
 def _show_fit(classifier: OpenSetClassifier, seconds: float) -> None:
-    """Print which scores were tried, which one is used, the forecast and the guarantee."""
     report = classifier.report_
     if report.tried:
         metric = "OpenAUC" if report.max_ofpr is None else f"OpenAUC, OFPR <= {report.max_ofpr:g}"

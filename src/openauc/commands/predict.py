@@ -144,10 +144,8 @@ def _write_decisions(
     if small:
         shown = ", ".join(f"{name!r} {number:,}" for name, number in list(small.items())[:_MOST_NAMED])
         more = f" and {len(small) - _MOST_NAMED} more" if len(small) > _MOST_NAMED else ""
-        say(
-            f"{sum(small.values()):,} rows are given to classes that had too few rows for a guarantee of their own: "
-            f"{shown}{more}."
-        )
+        classes = f"classes that had too few rows for a guarantee of their own: {shown}{more}"
+        say(f"{sum(small.values()):,} rows are given to {classes}.")
     if table.labelled and verdict.n_known and verdict.n_unknown:
         options = "" if mark == UNKNOWN else f" --unknown-label {shlex.quote(str(mark))}"
         if guarantee.acceptance is not None and out.suffix.lower() == ".csv":
@@ -173,10 +171,8 @@ def read_like_model(
             "same encoder?"
         )
     if table.dropped:
-        warnings.warn(
-            f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted.",
-            stacklevel=2,
-        )
+        left_out = f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted."
+        warnings.warn(left_out, stacklevel=2)
     if None not in (spec.encoder, table.spec.encoder) and spec.encoder != table.spec.encoder:
         warnings.warn(
             f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by {spec.encoder}; "

@@ -119,7 +119,6 @@ def progress_bar(what: str, *, enabled: bool = True) -> Iterator[Callable[[int, 
 
 
 def said(result: TrialResult) -> str:
-    """A result in a few words."""
     if result.error is not None:
         return f"FAILED {result.error.splitlines()[0]}"
     metric = main_metric([result])

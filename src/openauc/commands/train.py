@@ -155,7 +155,6 @@ def make_spec(
     epochs: int | None = None,
     **more: Any,
 ) -> TrialSpec:
-    """The trial that the options of a command describe."""
     head, given = method in HEAD_NAMES, assignments("--set", settings)
     options = {"preset": None} | ({} if head else method_options(load_method(method)))
     changes = {name: given.pop(name) for name in FIELDS if name in given}

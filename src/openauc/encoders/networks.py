@@ -18,9 +18,7 @@ from openauc.encoders.base import Encoder, Features, Kind, as_images, centre_cro
 
 _SIDES = {"efficientnet_lite0": 224, "efficientnet_lite1": 240, "efficientnet_lite2": 260}
 _BATCH_ON_CPU = 8  # so small that its activations stay in the caches
-_MODULES = "modules.json"  # sentence-transformers' description of pooling, length and prompt
 _MOST_TOKENS = 512
-_ONNX_SIDE = 224
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # the normalisation most networks expect
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 
@@ -56,7 +54,6 @@ def _efficientnet(name: str) -> Any:
 
 
 def _in_torch(network: Any, place: Any) -> Callable[[NDArray[np.float32]], Features]:
-    """The network as a function of arrays."""
     import torch
 
     network = network.to(place, memory_format=torch.channels_last)
@@ -121,8 +118,8 @@ def from_transformers(
     if kind != "text":
         return _image_encoder(name, model, device, batch_size)
     with _loading(name, "text"):
-        # An error if the Hub cannot be asked: without the file, the features might be wrong.
-        modules = transformers.utils.cached_file(model, _MODULES, _raise_exceptions_for_missing_entries=False)
+        # How sentence-transformers pools; an error if the Hub cannot be asked, as features might then be wrong.
+        modules = transformers.utils.cached_file(model, "modules.json", _raise_exceptions_for_missing_entries=False)
     if modules is None:
         return _text_encoder(name, model, device, batch_size)
     library, place = need("sentence_transformers", name), choose_device(device)
@@ -275,7 +272,7 @@ def _of_images(name: str, file: Path, session: Any, batch_size: int | None) -> E
         raise ValueError(f"{file} takes {pixels.type} {pixels.shape}; expected float or uint8 pixels (B, 3, S, S).")
     if isinstance(batch, int) and batch != 1:
         raise ValueError(f"{file} takes exactly {batch} images at a time; export it for any number.")
-    side, dtype = next(iter(sides), _ONNX_SIDE), _DTYPES[pixels.type]
+    side, dtype = next(iter(sides), 224), _DTYPES[pixels.type]
     about = session.get_modelmeta().custom_metadata_map
     mean, std = (np.array(json.loads(about.get(key, "null")) or usual) for key, usual in _IMAGENET.items())
 

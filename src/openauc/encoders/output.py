@@ -89,7 +89,6 @@ def _encode_all(
 
 
 def _bad_images(images: Mapping[bytes, Any]) -> dict[bytes, str]:
-    """What is wrong with each image that cannot be read."""
     bad = {}
     for key, image in images.items():
         try:
@@ -114,7 +113,6 @@ def item_key(item: Any) -> bytes:
 
 
 def parts_file(out: Path) -> Path:
-    """The file of finished features."""
     return out.with_name(f"{out.name}.parts")
 
 

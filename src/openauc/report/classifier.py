@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
 _ACCEPTANCES = (*np.arange(0.5, 0.99, 0.005).round(3).tolist(), *np.arange(0.99, 0.9991, 0.001).round(3).tolist())
-_PRESETS = (0.9, 0.95, 0.99)
 _FAR = 4.0  # standard deviations above the mean on known samples, where a score is clearly unusual
 
 
@@ -107,7 +106,7 @@ def _data(classifier: OpenSetClassifier) -> dict[str, Any]:
     positions = _positions(known, classifier.acceptance, in_use)
     threshold = np.array([one for one, _ in positions])
     start = _place(positions, classifier.acceptance) if in_use is None else int(np.searchsorted(threshold, in_use))
-    presets = {f"accept {100 * asked:.0f} %": _place(positions, asked) for asked in _PRESETS}
+    presets = {f"accept {100 * asked:.0f} %": _place(positions, asked) for asked in (0.9, 0.95, 0.99)}
     sides = {name: (side, len(side)) for name, side in (("known", known), ("held_out", held_out)) if len(side)}
     return {
         "tried": [

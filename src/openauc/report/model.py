@@ -25,8 +25,6 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints
 
 LINES = ("macro_f_score", "youden_index", "normalized_accuracy")  # of Figure 1
 MOST_CLASSES = 40  # in a table
-PIXELS = 1000  # width and height of a chart, at most
-POSITIONS = 600  # of the slider
 _BINS = 60
 _BAND_REPLICATES, _BAND_POINTS = 1000, 101
 
@@ -77,7 +75,7 @@ def model_data(
     }
 
 
-def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: int = POSITIONS) -> Ints:
+def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: int = 600) -> Ints:
     """Columns of the rank table for the slider: the first, the last, those to ``keep``, and others spread evenly.
 
     From one column to the next, the shares of known and of unknown samples accepted grow by 2 / ``positions`` in all,
@@ -90,7 +88,7 @@ def slider_columns(known: Ints, unknown: Ints, keep: list[int], *, positions: in
     return np.unique(np.concatenate([[0, len(known) - 1], keep, spread])).astype(np.int64)
 
 
-def thin(x: Floats, y: Floats, *, pixels: int = PIXELS) -> Ints:
+def thin(x: Floats, y: Floats, *, pixels: int = 1000) -> Ints:
     """Positions of the points that enter another pixel of the unit square, the first and the last point included."""
     pixel = np.rint(pixels * np.stack([x, y]))
     keep = np.ones(len(x), dtype=bool)

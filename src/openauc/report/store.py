@@ -38,10 +38,8 @@ def write_report(
 
     >>> write_report("runs/digits", "report.html", baseline="ce_plus")  # doctest: +SKIP
     """
-    target = Path(out)
-    found = store if isinstance(store, Store) else Store(store)
-    page = store_report(found, specs=specs, relative_to=target.parent, baseline=baseline, level=level)
-    write_text(target, page)
+    found, folder = store if isinstance(store, Store) else Store(store), Path(out).parent
+    write_text(out, store_report(found, specs=specs, relative_to=folder, baseline=baseline, level=level))
 
 
 def store_report(
