@@ -194,11 +194,9 @@ class Csv(UserDict[str, Any]):
         self.line_numbers = array("q")  # the line of each sample
         for row in filter(None, reader):
             if len(row) != len(header):
-                raise ValueError(
-                    f"{self._path}, line {reader.line_num} has {len(row)} values but the header has {len(header)}."
-                    + " A value with a comma needs quotes; decimals are written with a point."
-                    * (len(row) > len(header))
-                )
+                hint = " A value with a comma needs quotes; decimals are written with a point."
+                found = f"{self._path}, line {reader.line_num} has {len(row)} values but the header has {len(header)}."
+                raise ValueError(found + hint * (len(row) > len(header)))
             cells += row
             self.line_numbers.append(reader.line_num)
         self.data = {name: cells[i :: len(header)] for i, name in enumerate(header)}
@@ -232,10 +230,8 @@ def _read_npz(path: Path, *, about: bool = False) -> Columns:
             return {name: archive[name] for name in archive.files if name.startswith(_ABOUT) == about}
     except Exception as error:  # damaged archives fail in many ways, down to zlib
         if "allow_pickle" in str(error):
-            raise ValueError(
-                f"{path} holds pickled objects, which are never loaded; save names as strings "
-                "(array.astype(str)) and numbers as numbers."
-            ) from None
+            remedy = "save names as strings (array.astype(str)) and numbers as numbers"
+            raise ValueError(f"{path} holds pickled objects, which are never loaded; {remedy}.") from None
         raise ValueError(f"{unreadable} ({error}).") from None
 
 

@@ -103,10 +103,8 @@ def evaluate(
 
         refused = {"legacy": legacy, "report": report, "unseen-unknown": unseen_unknown, "acceptance": acceptance}
         for option in (name for name, given in refused.items() if given not in (None, False)):
-            raise ValueError(
-                f"--{option} needs all samples in memory; it takes single files of moderate size, without the options "
-                "for files at scale."
-            )
+            takes = "single files of moderate size, without the options for files at scale"
+            raise ValueError(f"--{option} needs all samples in memory; it takes {takes}.")
         plan = Plan(names=columns.names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
         reading = {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
@@ -166,10 +164,8 @@ def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: b
     if declared:
         mark: Any = str(label) if predictions.y_true.dtype.kind == "U" else label
         return predictions._replace(y_true=np.where(unseen, mark, predictions.y_true))
-    hint = (
-        f"Never predicted in {path}: {named(names, _MOST_NAMED)} ({int(unseen.sum()):,} of {len(unseen):,} samples). "
-        "If the model does not know these classes, their samples are unknown: add --unseen-unknown."
-    )
+    seen = f"Never predicted in {path}: {named(names, _MOST_NAMED)} ({int(unseen.sum()):,} of {len(unseen):,} samples)."
+    hint = f"{seen} If the model does not know these classes, their samples are unknown: add --unseen-unknown."
     if not is_label(predictions.y_true, label).any():
         raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
     say(f"hint: {hint}", err=True)

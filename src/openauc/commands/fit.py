@@ -113,10 +113,8 @@ def _read(table: FeatureTable) -> Iterator[str]:
     names = table.spec.features
     shown = [*names[:_MOST_NAMED], *(("…", names[-1]) if len(names) > _MOST_NAMED else ())]
     encoder = "" if table.spec.encoder is None else f", encoder {table.spec.encoder}"
-    yield (
-        f"{table.path}: {n:,} samples, {width} features ({'column' if len(names) == 1 else 'columns'} "
-        f"{', '.join(shown)}{encoder}), labels in column {table.spec.label}"
-    )
+    columns = f"{'column' if len(names) == 1 else 'columns'} {', '.join(shown)}{encoder}"
+    yield f"{table.path}: {n:,} samples, {width} features ({columns}), labels in column {table.spec.label}"
     if table.left_out:
         yield f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}"
     if table.dropped:

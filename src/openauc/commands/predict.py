@@ -97,10 +97,8 @@ def predict(
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
         if not (folder / SPEC).is_file():
-            raise ValueError(
-                f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL}); of a store, name a "
-                f"folder below {folder / 'trials'}."
-            )
+            lacking = f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL})"
+            raise ValueError(f"{lacking}; of a store, name a folder below {folder / 'trials'}.")
         trusted = {method, str(train.assignments("--set", set_).get("backbone"))}
         saved = SavedRun(folder, data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
         if new is not None:
@@ -166,19 +164,14 @@ def read_like_model(
     else:
         table = tables.read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
     if (width := table.features.shape[1]) != (fitted := classifier.n_features_in_):
-        raise ValueError(
-            f"{file} has {width} features for each sample, but {folder} was fitted on {fitted}; were they made by the "
-            "same encoder?"
-        )
+        found = f"{file} has {width} features for each sample, but {folder} was fitted on {fitted}"
+        raise ValueError(f"{found}; were they made by the same encoder?")
     if table.dropped:
         left_out = f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted."
         warnings.warn(left_out, stacklevel=2)
     if None not in (spec.encoder, table.spec.encoder) and spec.encoder != table.spec.encoder:
-        warnings.warn(
-            f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by {spec.encoder}; "
-            "unless these are the same encoder, decisions mean nothing.",
-            stacklevel=2,
-        )
+        found = f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by {spec.encoder}"
+        warnings.warn(f"{found}; unless these are the same encoder, decisions mean nothing.", stacklevel=2)
     return table
 
 
@@ -189,7 +182,5 @@ def _refuse_other_task(weights: Path, spec: TrialSpec) -> None:
     about, wanted = read_about(weights) or {}, spec.training()
     for key in ("source", "known", "method"):
         if key in about and about[key] != (list(wanted[key]) if key == "known" else wanted[key]):
-            raise ValueError(
-                f"{weights} was trained with {key} {about[key]}, but the command says {wanted[key]}; "
-                f"`openauc predict {weights.parent}` takes everything from the training itself."
-            )
+            found = f"{weights} was trained with {key} {about[key]}, but the command says {wanted[key]}"
+            raise ValueError(f"{found}; `openauc predict {weights.parent}` takes everything from the training itself.")

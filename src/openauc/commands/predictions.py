@@ -162,10 +162,9 @@ def threshold(
         raise ValueError(f"--target {name} needs the share wanted, for example --target {name}=0.95.")
     run = file if file.is_dir() else None
     if run is not None and not (run / VALIDATION).is_file():
-        raise ValueError(
-            f"{run} has no predictions of a validation part; train with --validation 0.1, say, to choose on "
-            "samples that neither training nor test has seen, or name a file of such predictions."
-        )
+        unseen = "samples that neither training nor test has seen, or name a file of such predictions"
+        remedy = f"train with --validation 0.1, say, to choose on {unseen}"
+        raise ValueError(f"{run} has no predictions of a validation part; {remedy}.")
     predictions = columns.load(file if run is None else run / VALIDATION)
     point = choose_threshold(
         *predictions,

@@ -34,7 +34,6 @@ def say_wrapped(text: str, *, style: str | None = None) -> None:
 
 
 def p_text(value: float) -> str:
-    """A p-value of four digits."""
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 

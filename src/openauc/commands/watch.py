@@ -117,10 +117,8 @@ def _locked(state: Path | None) -> Iterator[None]:
 def _refuse_other_options(state: Path, monitor: Monitor, options: dict[str, Any], reference: Path | None) -> None:
     for name, given in options.items():
         if given != (before := getattr(monitor, name)):
-            raise ValueError(
-                f"{state} was begun with {name} {before:g}, and --{name} is {given:g} now; leave it out, or name a new "
-                "state."
-            )
+            differs = f"{state} was begun with {name} {before:g}, and --{name} is {given:g} now"
+            raise ValueError(f"{differs}; leave it out, or name a new state.")
     if reference is not None:
         raise ValueError(f"{state} has a reference already; leave --reference out, or name a new state.")
 

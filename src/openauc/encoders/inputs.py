@@ -152,10 +152,8 @@ def _text_column(path: Path, columns: Any, given: str | None) -> str:
     if len(likely) > 1:  # sentences have several words, labels have not
         likely = [name for name in likely if _mostly(columns, name, lambda cell: " " in cell.strip())]
     if len(likely) != 1:
-        raise ValueError(
-            f"{path} has the columns {', '.join(map(repr, names))}, none of which is surely its text; name it with "
-            "text_column."
-        )
+        found = f"{path} has the columns {', '.join(map(repr, names))}, none of which is surely its text"
+        raise ValueError(f"{found}; name it with text_column.")
     return likely[0]
 
 

@@ -209,10 +209,9 @@ def _loading(name: str, kind: Kind) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"{name} cannot be loaded as an encoder of {kind} ({reason}); pass the name of a model on the Hub, or a "
-            "folder that its save_pretrained() and that of its tokenizer or image processor wrote."
-        ) from error
+        folder = "a folder that its save_pretrained() and that of its tokenizer or image processor wrote"
+        remedy = f"pass the name of a model on the Hub, or {folder}"
+        raise ValueError(f"{name} cannot be loaded as an encoder of {kind} ({reason}); {remedy}.") from error
     finally:
         logging.set_verbosity(verbosity)
         if bars:

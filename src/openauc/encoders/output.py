@@ -152,10 +152,8 @@ def open_finished(out: Path, encoder: Encoder) -> Iterator[Finished]:
             # A file that is not ours has no such table.
             (before,) = database.execute("SELECT json FROM about").fetchone()
             if before != about:
-                raise ValueError(
-                    f"{file} holds features of another encoder: it was {before}, now {about}. Repeat the command that "
-                    "made it, or remove it to start again."
-                )
+                remedy = "Repeat the command that made it, or remove it to start again."
+                raise ValueError(f"{file} holds features of another encoder: it was {before}, now {about}. {remedy}")
             finished = Finished(database, encoder.width)
             try:
                 yield finished

@@ -73,11 +73,10 @@ def encode_like(
 ) -> tables.FeatureTable:
     """The texts or images of a file as a table of embeddings, by the encoder that the ``model`` was fitted on."""
     command = f"`openauc embed {file} -e {like.encoder or 'ENCODER'} -o embedded.parquet`"
+    instead = f"and name embedded.parquet in place of {file}."
     if like.encoder is None:
-        raise ValueError(
-            f"{file} holds no embeddings, and {model} does not know which encoder made those it was fitted on; run "
-            f"{command} with that encoder, and name embedded.parquet in place of {file}."
-        )
+        why = f"{file} holds no embeddings, and {model} does not know which encoder made those it was fitted on"
+        raise ValueError(f"{why}; run {command} with that encoder, {instead}")
     try:
         source = open_items(str(file), wanted=encoder_kind(like.encoder))
         encoder, items, size = get_encoder(like.encoder, kind=source.kind), iter(source.read()), CHUNK[source.kind]
@@ -87,15 +86,9 @@ def encode_like(
             features.append(encoder(list(islice(items, size))))
         on_progress(len(source), len(source))
     except (ValueError, OSError, ImportError) as error:
-        raise ValueError(
-            f"{file} cannot be embedded by {like.encoder}, on which {model} was fitted: {error} Or run {command}, "
-            f"which has more options, and name embedded.parquet in place of {file}."
-        ) from error
+        why = f"{file} cannot be embedded by {like.encoder}, on which {model} was fitted: {error}"
+        raise ValueError(f"{why} Or run {command}, which has more options, {instead}") from error
     columns = arrow_columns(source.columns, file)
     label = tables.find_label(file, columns, label_column, like)
-    return tables.FeatureTable(
-        path=file,
-        features=np.concatenate(features),
-        columns=columns,
-        spec=tables.TableSpec(features=like.features, label=label, encoder=like.encoder),
-    )
+    spec = tables.TableSpec(features=like.features, label=label, encoder=like.encoder)
+    return tables.FeatureTable(path=file, features=np.concatenate(features), columns=columns, spec=spec)

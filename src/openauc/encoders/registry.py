@@ -87,7 +87,5 @@ def refuse_other_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None
     """Raise if an encoder is for texts and there are images, or the other way round."""
     if kind and wanted and kind != wanted:
         example = "minilm" if wanted == "text" else "efficientnet_lite0"
-        raise ValueError(
-            f"the encoder {name!r} is for {kind}, but there is {wanted} to encode; choose one such as {example!r}, see "
-            "`openauc list encoders`."
-        )
+        said = f"the encoder {name!r} is for {kind}, but there is {wanted} to encode"
+        raise ValueError(f"{said}; choose one such as {example!r}, see `openauc list encoders`.")

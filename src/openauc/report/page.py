@@ -70,7 +70,6 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def interval(bounds: tuple[float, float], digits: int = 1) -> str:
-    """Bounds in percent."""
     return " – ".join(f"{100 * bound:z.{digits}f}".replace("-", "−") for bound in bounds)
 
 
@@ -86,7 +85,6 @@ def number(value: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value, to three digits."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 

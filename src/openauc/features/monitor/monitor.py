@@ -86,10 +86,8 @@ class Alarm:
             share = f"{self.seen:.1%} are above nine tenths of the reference"
             return f"{when}: scores have changed, likely since sample {self.since:,}; {share}"
         which = "all samples" if self.label is None else f"those called {self.label}"
-        return (
-            f"{when}: rejected of {which} are {self.seen:.1%}, likely since sample {self.since:,}; in the reference "
-            f"{self.usual:.1%}"
-        )
+        seen = f"rejected of {which} are {self.seen:.1%}, likely since sample {self.since:,}"
+        return f"{when}: {seen}; in the reference {self.usual:.1%}"
 
 
 class Timeline:
@@ -336,10 +334,9 @@ class Monitor:
         rate = f"if nothing changes, an alarm is ever raised with probability at most {self.alpha:g}"
         if not self.one_sided:
             return f"{rate}, however long the stream is and however often one looks"
-        return (
-            f"{rate}, as long as known samples score no higher than the cross-fitted scores of the calibration; only "
-            "rises are looked for (calibrate with samples the model has not seen, or pass a reference, for both)"
-        )
+        condition = "known samples score no higher than the cross-fitted scores of the calibration"
+        remedy = "calibrate with samples the model has not seen, or pass a reference, for both"
+        return f"{rate}, as long as {condition}; only rises are looked for ({remedy})"
 
     @property
     def headline(self) -> str:
@@ -401,10 +398,8 @@ class Monitor:
         except Exception as error:  # an edited or damaged file fails in many ways
             raise ValueError(f"{path} is not a state of a monitor ({error}); begin a new one.") from None
         if not same_model:
-            raise ValueError(
-                f"{path} belongs to another model, or to this one with another threshold or calibration; load that "
-                "one, or begin a new state."
-            )
+            other = "another model, or to this one with another threshold or calibration"
+            raise ValueError(f"{path} belongs to {other}; load that one, or begin a new state.")
         return monitor
 
     def _restore(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
