@@ -74,14 +74,10 @@ class Evaluation:
     def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
         """The evaluation that ``to_dict`` described."""
         return cls(
-            n_known=values["n_known"],
-            n_unknown=values["n_unknown"],
-            level=values["level"],
+            **{name: values[name] for name in ("n_known", "n_unknown", "level", "better", "methods")},
             values={name: float(value) for name, value in values["values"].items()},
             intervals={name: Interval(*map(float, bounds)) for name, bounds in values["intervals"].items()},
             thresholds={name: float(value) for name, value in values["thresholds"].items()},
-            better=values["better"],
-            methods=values["methods"],
             curves={name: _curve(points) for name, points in values.get("curves", {}).items()},
         )
 
@@ -163,8 +159,7 @@ def evaluate_ranked(
     samples, table = ranked.samples, ranked.ranking.table
     found = {name: metric.measure(ranked) for name, metric in metrics.items()}
     curves = {"oscr": oscr_of(table), "roc": roc_of(table)} if samples.n_unknown else {}
-    of_metrics = {name: metric.curve(ranked, name) for name, metric in metrics.items()}
-    curves |= {name: curve for name, curve in of_metrics.items() if curve is not None}
+    curves |= {name: curve for name, metric in metrics.items() if (curve := metric.curve(ranked, name)) is not None}
     intervals: dict[str, tuple[Interval, str]] = {}
     if level is not None:
         resamples = Resamples(ranked, n_replicates, seed)

@@ -8,17 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from openauc import _columns
 from openauc import _validation as check
-from openauc._columns import (
-    FORMATS,
-    ColumnNames,
-    Columns,
-    guess_arguments,
-    parse_cells,
-    read_columns,
-    read_numbers,
-    write_columns,
-)
+from openauc._columns import FORMATS, ColumnNames, Columns, read_columns, read_numbers, write_columns
 from openauc._files import PathLike
 from openauc._validation import Label
 
@@ -124,7 +116,7 @@ class Predictions(NamedTuple):
                 matrix, labels = columns[logits_column], columns.get("classes")
             else:  # one column per class
                 matrix = np.stack([read_numbers(columns, name, path) for name in logits], axis=1)
-                labels = parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in logits])
+                labels = _columns.parse_cells([name.removeprefix(_LOGIT_PREFIX) for name in logits])
             classes = None if labels is None else labels.tolist()
             _, y_pred, score = cls.from_logits(y_true, matrix, classes=classes)
         if pred_column in columns:
@@ -143,7 +135,7 @@ class MissingColumns(ValueError):
             f"{path} has no column{'s' * (len(absent) > 1)} {check.named(given[role] for role in absent)}; it has "
             f"{check.named(columns)}."
         )
-        self.guess = guess_arguments(columns, given, absent)
+        self.guess = _columns.guess_arguments(columns, given, absent)
         if not self.guess.keys() >= set(absent):
             self.sentence += (
                 " Expected y_true with y_pred and open_score, or y_true with logits; name yours with label_column, "

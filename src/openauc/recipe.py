@@ -129,9 +129,11 @@ class Recipe:
         >>> short.restarts, short.warmup_epochs
         (2, 1)
         """
-        scaled = replace(self, epochs=epochs)
-        warmup_epochs = self.warmup_epochs * scaled.epochs // self.epochs
-        return replace(scaled, restarts=_fitting_restarts(scaled), warmup_epochs=warmup_epochs)
+        scaled, restarts = replace(self, epochs=epochs), self.restarts
+        # The cosine lags by one epoch, so that one more still ends the last cycle.
+        while restarts and (scaled.epochs < 10 * (restarts + 1) or scaled.epochs % (restarts + 1) > 1):
+            restarts -= 1
+        return replace(scaled, restarts=restarts, warmup_epochs=self.warmup_epochs * scaled.epochs // self.epochs)
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
@@ -161,7 +163,6 @@ def _fractions(milestones: object) -> tuple[float, ...]:
 LARGE_IMAGES = 64
 """Longest side of images to train a new network on; on larger ones a pretrained network is fine-tuned."""
 
-_PLAIN = Recipe()
 _PLUS = Recipe(
     epochs=600,
     batch_size=128,
@@ -186,16 +187,8 @@ def published_recipes(image_size: int) -> dict[str, Recipe]:
     >>> published_recipes(32)["plus"].epochs, published_recipes(448)["plain"].learning_rate
     (600, 0.001)
     """
-    plain, plus = replace(_PLAIN, image_size=image_size), replace(_PLUS, image_size=image_size)
+    plain, plus = Recipe(image_size=image_size), replace(_PLUS, image_size=image_size)
     if image_size > LARGE_IMAGES:
         plain = replace(plain, batch_size=32, learning_rate=0.001, normalize=True)
         plus = replace(plus, batch_size=32, learning_rate=0.001, rand_augment_n=2)
     return {"plain": plain, "plus": plus}
-
-
-def _fitting_restarts(recipe: Recipe) -> int:
-    for restarts in range(recipe.restarts, 0, -1):
-        cycle, left = divmod(recipe.epochs, restarts + 1)
-        if cycle >= 10 and left < 2:  # the cosine lags by one epoch, so that one more still ends the last cycle
-            return restarts
-    return 0

@@ -35,13 +35,6 @@ _COUNTED_BITS = 16  # the counters of this many places stay in the first-level c
 _UPPER = np.uint64(0xAAAAAAAAAAAAAAAA)  # the upper bit of each two-bit counter of a word
 
 
-def count_pairs(score: NDArray[Any], kind: NDArray[np.uint8], first_kind: int) -> tuple[int, int]:
-    """Pairs known < unknown and known == unknown; known samples of a kind before ``first_kind`` are left out."""
-    bits = score_bits(score)
-    with _workspace(2 * bits.nbytes) as memory:
-        return _count_in_cells(bits, kind, first_kind, memory)
-
-
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), thread_name_prefix="openauc")
@@ -80,41 +73,44 @@ def _workspace(n_bytes: int) -> Iterator[NDArray[np.uint8]]:
         _kept[:] = [memory]
 
 
-def _count_in_cells(
-    bits: NDArray[np.signedinteger], kind: NDArray[np.uint8], first_kind: int, memory: NDArray[np.uint8]
-) -> tuple[int, int]:
-    """Radix partition of both sides by their leading bits, then counting inside each small cell."""
-    keys, rest = memory[: bits.nbytes].view(bits.dtype), memory[bits.nbytes : 2 * bits.nbytes]
-    chunks = parts_of(len(bits))
+def count_pairs(score: NDArray[Any], kind: NDArray[np.uint8], first_kind: int) -> tuple[int, int]:
+    """Pairs known < unknown and known == unknown; known samples of a kind before ``first_kind`` are left out.
 
-    def split(i: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], int, int]:
-        own = keys[chunks[i]]
-        n_known, n_unknown, low, high = split_keys(bits[chunks[i]], kind[chunks[i]], first_kind, own)
-        return (own[:n_known], own[len(own) - n_unknown :]), int(low), int(high)
+    Radix partition of both sides by their leading bits, then counting inside each small cell.
+    """
+    bits = score_bits(score)
+    with _workspace(2 * bits.nbytes) as memory:
+        keys, rest = memory[: bits.nbytes].view(bits.dtype), memory[bits.nbytes : 2 * bits.nbytes]
+        chunks = parts_of(len(bits))
 
-    sides, lows, highs = zip(*in_threads(split, len(chunks)), strict=True)
-    low, high = min(lows), max(highs)
-    cell_bits = min(_CELL_BITS, max(4, len(bits).bit_length() - 8))
-    shift = max(0, (high - low).bit_length() - cell_bits)
-    n_cells = ((high - low) >> shift) + 1
-    grid = (np.uint64(low % 2**64), np.uint64(shift))
+        def split(i: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], int, int]:
+            own = keys[chunks[i]]
+            n_known, n_unknown, low, high = split_keys(bits[chunks[i]], kind[chunks[i]], first_kind, own)
+            return (own[:n_known], own[len(own) - n_unknown :]), int(low), int(high)
 
-    counts = np.zeros((len(chunks), 2, n_cells), dtype=np.int64)
-    in_threads(lambda i: [histogram(sides[i][s], *grid, counts[i, s]) for s in (0, 1)], len(chunks))
-    starts, positions = layout(counts)
-    spots = rest.view(np.min_scalar_type((1 << shift) - 1))
-    places = spots[: starts[0, -1]], spots[starts[0, -1] : starts[:, -1].sum()]
-    in_threads(lambda i: [scatter(sides[i][s], *grid, positions[i, s], places[s]) for s in (0, 1)], len(chunks))
+        sides, lows, highs = zip(*in_threads(split, len(chunks)), strict=True)
+        low, high = min(lows), max(highs)
+        cell_bits = min(_CELL_BITS, max(4, len(bits).bit_length() - 8))
+        shift = max(0, (high - low).bit_length() - cell_bits)
+        n_cells = ((high - low) >> shift) + 1
+        grid = (np.uint64(low % 2**64), np.uint64(shift))
 
-    # Each thread takes neighbouring cells that hold about the same number of samples.
-    shares = np.linspace(0, starts[:, -1].sum(), len(chunks) + 1)[1:-1]
-    edges = [0, *np.searchsorted(starts.sum(axis=0), shares).tolist(), n_cells]
+        counts = np.zeros((len(chunks), 2, n_cells), dtype=np.int64)
+        in_threads(lambda i: [histogram(sides[i][s], *grid, counts[i, s]) for s in (0, 1)], len(chunks))
+        starts, positions = layout(counts)
+        spots = rest.view(np.min_scalar_type((1 << shift) - 1))
+        places = spots[: starts[0, -1]], spots[starts[0, -1] : starts[:, -1].sum()]
+        in_threads(lambda i: [scatter(sides[i][s], *grid, positions[i, s], places[s]) for s in (0, 1)], len(chunks))
 
-    def count(i: int) -> tuple[int, int]:
-        return count_cells(places[0], places[1], starts[0], starts[1], edges[i], edges[i + 1], grid[1])
+        # Each thread takes neighbouring cells that hold about the same number of samples.
+        shares = np.linspace(0, starts[:, -1].sum(), len(chunks) + 1)[1:-1]
+        edges = [0, *np.searchsorted(starts.sum(axis=0), shares).tolist(), n_cells]
 
-    results = in_threads(count, len(chunks))
-    return sum(int(r[0]) for r in results), sum(int(r[1]) for r in results)
+        def count(i: int) -> tuple[int, int]:
+            return count_cells(places[0], places[1], starts[0], starts[1], edges[i], edges[i + 1], grid[1])
+
+        results = in_threads(count, len(chunks))
+        return sum(int(r[0]) for r in results), sum(int(r[1]) for r in results)
 
 
 @njit(nogil=True, cache=True)

@@ -7,6 +7,7 @@ unknown).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,14 +23,19 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples
 _TINY = np.finfo(np.float64).tiny  # in place of 0 / 0: far below every count and every rate
 
 
-class Coded(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Coded:
     """Samples with classes as positions 0..C-1 in ``classes``; -1 stands for unknown."""
 
     samples: Samples
     classes: NDArray[Any]
     true: Ints
     pred: Ints
-    class_size: Counts  # test samples of each known class
+
+    @cached_property
+    def class_size(self) -> Counts:
+        """Weight of the samples of each known class."""
+        return self.tally(self.true, self.true >= 0)
 
     def accepted_at(self, threshold: float) -> NDArray[np.bool_]:
         """Which samples are given a known class."""
@@ -37,8 +43,9 @@ class Coded(NamedTuple):
 
     def tally(self, label: Ints, chosen: NDArray[np.bool_], n: int | None = None) -> Counts:
         """Weight of the ``chosen`` samples with each label below ``n``, by default those of the classes."""
-        weight = self.samples.weight
-        return tally(label[chosen], None if weight is None else weight[chosen], len(self.classes) if n is None else n)
+        weight = None if self.samples.weight is None else self.samples.weight[chosen]
+        total = np.bincount(label[chosen], weights=weight, minlength=len(self.classes) if n is None else n)
+        return total if weight is None or weight.dtype.kind == "f" else total.astype(np.int64)
 
 
 def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
@@ -50,13 +57,7 @@ def encode(samples: Samples, classes: Sequence[Label] | None = None) -> Coded:
         raise ValueError(f"classes contains the unknown label {samples.unknown_label!r}; list known classes only.")
     true = positions("y_true", samples.y_true, names, samples.unknown_label)
     pred = positions("y_pred", samples.y_pred, names, samples.unknown_label)
-    return Coded(samples, names, true, pred, tally(true + 1, samples.weight, len(names) + 1)[1:])
-
-
-def tally(position: Ints, weight: Counts | None, n: int) -> Counts:
-    """Weight found at each of ``n`` positions; the number of samples where none is given."""
-    total = np.bincount(position, weights=weight, minlength=n)
-    return total if weight is None or weight.dtype.kind == "f" else total.astype(np.int64)
+    return Coded(samples, names, true, pred)
 
 
 def classes_met(samples: Samples) -> NDArray[Any]:

@@ -134,8 +134,8 @@ def of_decision(coded: Coded, threshold: float, formula: Callable[[DecisionCount
     """Influence of each known and each unknown sample: what it adds to each count, times the slope in that count."""
     accepted, kind = coded.accepted_at(threshold), coded.samples.kind
     is_unknown, right = kind == UNKNOWN_KIND, accepted & (kind == CORRECT)
-    _, classes, true, pred, size = coded
-    hits, alarms = (np.bincount(label, minlength=len(classes)) for label in (true[right], pred[accepted]))
+    true, pred, size = coded.true, coded.pred, coded.class_size
+    hits, alarms = (np.bincount(label, minlength=len(size)) for label in (true[right], pred[accepted]))
     added = {
         "correct": right,
         "accepted_known": accepted & ~is_unknown,

@@ -190,23 +190,19 @@ def order_statistic(n: int, share: float, confidence: float | None = None) -> in
     """
     if confidence is None:
         return min(int(check.at_least(share, n + 1)), n + 1)
-    enough = np.flatnonzero(_binomial_tail(n, share)[1:] <= (1.0 - confidence) * (1.0 + _ROUNDING))  # k - 1
-    return int(enough[0]) + 1
+    count = np.arange(n + 1)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    log_choose = log_factorial[-1] - log_factorial - log_factorial[::-1]
+    mass = np.exp(log_choose + count * np.log(share) + (n - count) * np.log1p(-share))
+    # P[Bin(n, share) >= k] for k = 0..n+1, summed from the small end so that it is exact where it is small.
+    tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    return int(np.flatnonzero(tail[1:] <= (1.0 - confidence) * (1.0 + _ROUNDING))[0]) + 1
 
 
 def smallest_sample(share: float, confidence: float | None = None) -> int:
     """Fewest samples for which ``order_statistic`` exists: the largest score must do."""
     n = share / (1.0 - share) if confidence is None else np.log1p(-confidence) / np.log(share)
     return int(np.ceil(n * (1.0 - _ROUNDING)))
-
-
-def _binomial_tail(n: int, p: float) -> NDArray[np.float64]:
-    """P[Bin(n, p) >= k] for k = 0..n+1, summed from the small end so that it is exact where it is small."""
-    count = np.arange(n + 1)
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
-    log_choose = log_factorial[-1] - log_factorial - log_factorial[::-1]
-    mass = np.exp(log_choose + count * np.log(p) + (n - count) * np.log1p(-p))
-    return np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
 
 def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingPoint:

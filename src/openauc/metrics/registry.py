@@ -201,6 +201,7 @@ class PairMetric(TableMetric):
 class RateMetric(TableMetric):
     """A share of the known samples: Wilson's interval."""
 
+    needs_unknown: bool = False
     monotone: bool = True
     analytic = True
 
@@ -320,36 +321,30 @@ def _decision_metric(name: str, label: str, **options: Any) -> DecisionMetric:
 _AT_95TPR = partial(ranking.cut_at_tpr, tpr=0.95)
 _AT_10FPR = partial(ranking.cut_at_fpr, fpr=0.1)
 _BEYOND_95TPR = partial(influence.of_accepted, cut=_AT_95TPR, moves=True, right=-1.0, wrong=-1.0)
+_OF_95TPR: Any = {"better": "lower", "cut": _AT_95TPR, "influence": _BEYOND_95TPR, "accepted": 0.05}
 _DETECTED = partial(influence.of_accepted, cut=ranking.best_detection_cut, right=0.5, wrong=0.5, unknown=-0.5)
 
 _WITHOUT_OPTIONS: Mapping[str, Metric] = {
     "closed_set_accuracy": RateMetric(
         function=decision.closed_set_accuracy,
         label="closed-set accuracy",
-        needs_unknown=False,
         of_table=ranking.accuracy_of,
         influence=influence.of_accuracy,
     ),
     "fpr_at_95tpr": CutMetric(
         function=ranking.fpr_at_tpr,
-        better="lower",
         label="FPR at 95 % TPR",
         of_table=ranking.fpr_at_tpr_of,
-        influence=_BEYOND_95TPR,
-        cut=_AT_95TPR,
         at=ranking.fpr_at,
-        accepted=0.05,
         monotone=True,
+        **_OF_95TPR,
     ),
     "error_at_95tpr": CutMetric(
         function=ranking.error_at_tpr,
-        better="lower",
         label="error at 95 % TPR",
         of_table=ranking.error_at_tpr_of,
-        influence=_BEYOND_95TPR,
-        cut=_AT_95TPR,
         at=ranking.error_at,
-        accepted=0.05,
+        **_OF_95TPR,
     ),
     "ccr_at_10fpr": CutMetric(
         function=ranking.ccr_at_fpr,

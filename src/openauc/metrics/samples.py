@@ -1,4 +1,4 @@
-"""The checked triple, with each sample marked wrong, correct or unknown."""
+"""Reading the triple of labels, predictions and scores: every metric begins here."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 from openauc._validation import UNKNOWN, Label, Vector, Weights
 from openauc.metrics.curve import Floats
 from openauc.metrics.influence import Influence
-from openauc.metrics.rank_table import Counts, RankTable
+from openauc.metrics.rank_table import TINY, Counts, RankTable
 from openauc.metrics.ranking import table_of
 from openauc.metrics.registry import Metric, TableMetric
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, read_samples
@@ -28,7 +28,7 @@ def _accepted(table: RankTable) -> tuple[Counts, Counts]:
 
 def aurc_of(table: RankTable) -> Floats:
     accepted, errors = _accepted(table)
-    risk = errors[..., 1:] / np.maximum(accepted[..., 1:], np.finfo(np.float32).tiny)
+    risk = errors[..., 1:] / np.maximum(accepted[..., 1:], TINY)
     return np.asarray((np.diff(accepted, axis=-1) * risk).sum(axis=-1) / accepted[..., -1])
 
 
@@ -127,12 +127,9 @@ def _from_here(values: Floats) -> Floats:
 
 
 SELECTIVE: Mapping[str, Metric] = {
-    function.__name__: TableMetric(
+    label.lower(): TableMetric(
         function=function, better="lower", label=label, needs_unknown=False, of_table=of_table, influence=influence
     )
-    for function, label, of_table, influence in (
-        (aurc, "AURC", aurc_of, of_aurc),
-        (augrc, "AUGRC", augrc_of, of_augrc),
-    )
+    for label, function, of_table, influence in (("AURC", aurc, aurc_of, of_aurc), ("AUGRC", augrc, augrc_of, of_augrc))
 }
 """Metrics of selective prediction for ``evaluate`` and ``compare``, by name."""
