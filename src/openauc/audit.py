@@ -126,7 +126,10 @@ class Audit:
         exchanges = [c for c in self.constructions if c.proposition == "Prop. 1"]
         accepting, permuting = max(exchanges, key=lambda c: c.n_exchanges), self.constructions[-1]
         at = permuting.threshold
-        broken = _apply(coded, _break_classifier(coded))
+        wrong_class = (coded.pred + 1) % len(coded.classes)
+        broken = _apply(
+            coded, Change(np.where(coded.samples.kind == CORRECT, wrong_class, coded.pred), self.open_score)
+        )
         curve, broken_curve = (ranking.oscr_of(part.ranking.table) for part in (ranked, broken))
         over_thresholds = decision.sweep_of(ranked).values
         crossing = np.any((self.open_score <= at) != (permuting.open_score <= at))
@@ -208,7 +211,6 @@ def audit(
 
 
 def audit_ranked(ranked: RankedSamples, threshold: float | None = None) -> Audit:
-    """The audit of samples that are ranked already."""
     samples, sweep = ranked.samples, decision.sweep_of(ranked)
     at = sweep.best("macro_f_score").threshold if threshold is None else threshold
     made = [_construct(ranked, "I", "Prop. 1", at, _exchange_with_wrong(ranked, at))]
@@ -436,9 +438,3 @@ def _exchange_among_known(ranked: RankedSamples) -> Change:
     remark = f"The last condition, which Acc != 1 and AUC != 1 do not ensure, {'holds' if between else 'fails'}."
     score[x1], score[x2] = score[x2], score[x1]
     return Change(ranked.coded.pred, score, len(x1), True, conditions, remark)
-
-
-def _break_classifier(coded: Coded) -> Change:
-    """Every correct known sample gets the label of the next class; all scores stay."""
-    following = (coded.pred + 1) % len(coded.classes)
-    return Change(np.where(coded.samples.kind == CORRECT, following, coded.pred), coded.samples.score)

@@ -123,7 +123,6 @@ def compare_ranked(
     seed: int,
     n_replicates: int,
 ) -> Comparison:
-    """Paired differences of models whose samples are ranked already."""
     pairs = list(combinations(range(len(models)), 2))
     if baseline is not None:
         base = names.index(check.check_choice("baseline", baseline, names))

@@ -51,7 +51,6 @@ def _commit(folder: Path) -> str | None:
 
 
 def cpu_name() -> str:
-    """Model of the processor."""
     try:
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:

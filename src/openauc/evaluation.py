@@ -78,7 +78,10 @@ class Evaluation:
             values={name: float(value) for name, value in values["values"].items()},
             intervals={name: Interval(*map(float, bounds)) for name, bounds in values["intervals"].items()},
             thresholds={name: float(value) for name, value in values["thresholds"].items()},
-            curves={name: _curve(points) for name, points in values.get("curves", {}).items()},
+            curves={
+                name: Curve(**points | {axis: np.array(points[axis], dtype=float) for axis in ("x", "y", "threshold")})
+                for name, points in values.get("curves", {}).items()
+            },
         )
 
     def __str__(self) -> str:
@@ -103,11 +106,6 @@ class Evaluation:
         axes = curve.plot(ax, label=value if label is None else f"{label}, {value}")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         return axes
-
-
-def _curve(points: Mapping[str, Any]) -> Curve:
-    arrays = {name: np.array([float(value) for value in points[name]]) for name in ("x", "y", "threshold")}
-    return Curve(**{**points, **arrays})
 
 
 def evaluate(
@@ -155,7 +153,6 @@ def evaluate(
 def evaluate_ranked(
     ranked: RankedSamples, metrics: Mapping[str, Metric], level: float | None, seed: int, n_replicates: int
 ) -> Evaluation:
-    """All metrics of samples that are ranked already."""
     samples, table = ranked.samples, ranked.ranking.table
     found = {name: metric.measure(ranked) for name, metric in metrics.items()}
     curves = {"oscr": oscr_of(table), "roc": roc_of(table)} if samples.n_unknown else {}

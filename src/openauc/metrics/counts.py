@@ -129,7 +129,6 @@ def check_threshold(threshold: float) -> np.float64:
 
 
 def counts_at(coded: Coded, threshold: float) -> DecisionCounts:
-    """Counts at one threshold."""
     accepted, samples = coded.accepted_at(threshold), coded.samples
     right = coded.tally(coded.true, accepted & (samples.kind == CORRECT))
     unknown = coded.tally(coded.pred, accepted & (samples.kind == UNKNOWN_KIND)).sum()

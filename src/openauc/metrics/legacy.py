@@ -2,9 +2,13 @@
 
 None of these is a recommendation. Values are fractions; the codes print most of them times 100. ``explain`` sets each
 beside the exact metric. ARPL's AUROC is ``auroc_score(..., ties="strict")``; its DTACC and Vaze's AUPR are
-``detection_accuracy`` and ``average_precision``. *ARPL* is github.com/iCGY96/ARPL, *Vaze*
-github.com/sgvaze/osr_closed_set_all_you_need, *OpenAUC* github.com/wang22ti/OpenAUC (the same in
-github.com/statusrank/XCurve), *pytorch-ood* github.com/kkirchheim/pytorch-ood.
+``detection_accuracy`` and ``average_precision``.
+
+- *ARPL*: github.com/iCGY96/ARPL, core/evaluation.py: ``compute_oscr`` and ``metric_ood``
+- *Vaze*: github.com/sgvaze/osr_closed_set_all_you_need, test/utils.py: ``compute_oscr`` and ``acc_at_95_tpr``
+- *OpenAUC*: github.com/wang22ti/OpenAUC (the same in github.com/statusrank/XCurve), utils/test_utils.py:
+  ``compute_openauc`` after ``EnsembleModel``, ``ma_f_score``, ``mi_f_score`` and ``acc_at_95_tpr``
+- *pytorch-ood*: github.com/kkirchheim/pytorch-ood, utils/metrics.py: ``oscr_score``
 """
 
 from __future__ import annotations
@@ -224,68 +228,55 @@ class Legacy(NamedTuple):
     """A metric of a public code, and the exact one."""
 
     function: Callable[..., float]  # of the triple and unknown_label
-    source: str
     exact: str | None  # its key in an Evaluation, if it has one
     why: str
 
 
-_ARPL = "ARPL, core/evaluation.py: metric_ood"
 _GRID_WHY = "searches 99 thresholds of a float32 sigmoid instead of every distinct score"
 
 LEGACY: Mapping[str, Legacy] = {
     "arpl_oscr": Legacy(
         arpl_oscr,
-        "ARPL, core/evaluation.py, and Vaze, test/utils.py: compute_oscr",
         "openauc",
         "It counts correct known samples from one position after the unknown ones; ties fall in sort order.",
     ),
     "arpl_tnr_at_tpr": Legacy(
         arpl_tnr_at_tpr,
-        f"{_ARPL}, TNR",
         None,  # 1 - fpr_at_tpr(positive="known")
         "It takes the first position with the nearest TPR, not the best threshold with at least that TPR.",
     ),
     "arpl_auin": Legacy(
         arpl_auin,
-        f"{_ARPL}, AUIN",
         "average_precision_known",
         "It joins precisions by straight lines, to 0 at recall 0, and lets known samples lose every tie.",
     ),
     "arpl_auout": Legacy(
         arpl_auout,
-        f"{_ARPL}, AUOUT",
         "average_precision_unknown",
         "It joins precisions by straight lines, to 0 at recall 0, and lets unknown samples lose every tie.",
     ),
     "vaze_error_at_tpr": Legacy(
         vaze_error_at_tpr,
-        "Vaze, test/utils.py, and OpenAUC, utils/test_utils.py: acc_at_95_tpr",
         "error_at_95tpr",
         "It takes the lowest threshold with the nearest TPR, moves the samples at that threshold to the "
         "other side, and calls every sample known when the threshold is 1 or more.",
     ),
     "pytorch_ood_oscr": Legacy(
         pytorch_ood_oscr,
-        "pytorch-ood 0.3.3, utils/metrics.py: oscr_score",
         "openauc",
         "It joins the scores of known samples only: an unknown sample also earns half of the next known one, "
         "and half of one where it ties with several.",
     ),
     "openauc_code_score": Legacy(
-        openauc_code_score,
-        "OpenAUC, utils/test_utils.py: compute_openauc after EnsembleModel",
-        "openauc",
-        "A float32 sigmoid squashes the scores first and makes distinct ones equal.",
+        openauc_code_score, "openauc", "A float32 sigmoid squashes the scores first and makes distinct ones equal."
     ),
     "openauc_code_ma_f_score": Legacy(
         lambda *triple, **options: openauc_code_f_scores(*triple, **options).ma,
-        "OpenAUC, utils/test_utils.py: ma_f_score",
         "micro_f_score",
         f"Its name says macro but it pools the classes, and it {_GRID_WHY}.",
     ),
     "openauc_code_mi_f_score": Legacy(
         lambda *triple, **options: openauc_code_f_scores(*triple, **options).mi,
-        "OpenAUC, utils/test_utils.py: mi_f_score",
         "macro_f_score",
         f"Its name says micro but it averages over the classes, and it {_GRID_WHY}.",
     ),

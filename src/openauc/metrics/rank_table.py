@@ -60,7 +60,6 @@ class RankTable(NamedTuple):
         return self.unknown[..., -1]
 
     def cuts(self, chosen: Ints) -> RankTable:
-        """The table at some of its cuts."""
         return RankTable(self.threshold[chosen], *(counts[..., chosen] for counts in self[1:]))
 
 

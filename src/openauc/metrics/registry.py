@@ -119,7 +119,6 @@ class Metric:
         return Spread(found.value, self.variance(found, resamples), (known, unknown if self.needs_unknown else known))
 
     def variance(self, found: Measured, resamples: Resamples) -> float:
-        """Variance of the value."""
         return float(self.replicates(found, resamples).var(ddof=1))
 
 

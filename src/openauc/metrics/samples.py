@@ -54,7 +54,6 @@ class Samples:
         return of_known, of_unknown
 
     def take(self, index: Ints) -> Samples:
-        """Some of the samples."""
         names = ["y_true", "y_pred", "score", "kind", *([] if self.weight is None else ["weight"])]
         taken = replace(self, **{name: getattr(self, name)[index] for name in names})
         times = taken.weight if self.counted else None
