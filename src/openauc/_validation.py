@@ -19,7 +19,7 @@ Vector = ArrayLike
 """One value per sample, shape (N,)."""
 Weights = ArrayLike | None
 """How often each sample counts, shape (N,); None: once."""
-_ROUNDING = 1e-12  # relative: 0.55 * 20 must count as 11, not as a little more
+ROUNDING = 1e-12  # of sums of floats; relative: 0.55 * 20 must count as 11, not as a little more
 
 
 def as_array(values: ArrayLike) -> NDArray[Any]:
@@ -205,7 +205,7 @@ def at_least(share: float, total: ArrayLike) -> NDArray[np.float64]:
     >>> at_least(0.55, 20).item(), at_least(0.95, 19).item()
     (11.0, 19.0)
     """
-    wanted = share * np.asarray(total) * (1.0 - _ROUNDING)
+    wanted = share * np.asarray(total) * (1.0 - ROUNDING)
     return wanted if np.asarray(total).dtype.kind == "f" else np.ceil(wanted)
 
 
@@ -215,7 +215,7 @@ def at_most(share: float, total: ArrayLike) -> NDArray[np.float64]:
     >>> at_most(0.1, 19).item(), at_most(0.1, 30).item()
     (1.0, 3.0)
     """
-    wanted = share * np.asarray(total) * (1.0 + _ROUNDING)
+    wanted = share * np.asarray(total) * (1.0 + ROUNDING)
     return wanted if np.asarray(total).dtype.kind == "f" else np.floor(wanted)
 
 

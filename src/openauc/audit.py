@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openauc._validation import UNKNOWN, Label, json_ready
+from openauc._validation import ROUNDING, UNKNOWN, Label, json_ready
 from openauc.metrics import decision, ranking
 from openauc.metrics.counts import Coded, DecisionCounts, RankedSamples, check_threshold, counts_at
 from openauc.metrics.curve import Curve, Floats
@@ -21,7 +21,6 @@ from openauc.metrics.rank_table import RankTable
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, read_samples
 
 Answer = Literal["yes", "no", "not shown"]
-_ROUNDING = 1e-12  # of interpolated heights; a real fall of the OSCR curve is at least 1 / (2 N_k N_u)
 
 _AT_THRESHOLD: Mapping[str, Callable[[DecisionCounts], Floats]] = {
     **decision.DECISION_METRICS,
@@ -264,7 +263,7 @@ def _not_worse(construction: Construction) -> str:
 
 def _falls(before: float, after: float, excuse: str) -> Verdict:
     """Whether a metric falls; with an ``excuse``, a metric that does not proves nothing."""
-    if after < before - _ROUNDING:
+    if after < before - ROUNDING:  # of interpolated heights; a real fall is at least 1 / (2 N_k N_u)
         return Verdict("yes", before, after, "falls")
     return Verdict("not shown" if excuse else "no", before, after, excuse or "does not fall")
 

@@ -19,8 +19,7 @@ Operations = Literal["all", "digits"]
 class Recipe:
     """How to train: everything that belongs neither to the method nor to the data.
 
-    The defaults are the ``plain`` recipe for colour images of 32 pixels. Values out of range or of the wrong type raise
-    ValueError or TypeError.
+    The defaults are the ``plain`` recipe for colour images of 32 pixels.
 
     Parameters
     ----------
@@ -91,7 +90,13 @@ class Recipe:
             check_choice(name, getattr(self, name), choices)
         if not isinstance(self.normalize, bool):
             raise TypeError(f"normalize is {self.normalize!r}; pass True or False.")
-        object.__setattr__(self, "milestones", _fractions(self.milestones))
+        milestones: Any = self.milestones
+        wanted = "increasing fractions of the epochs in (0, 1], such as (0.3, 0.6, 0.9)"
+        if not isinstance(milestones, tuple | list) or not all(isinstance(m, Real) for m in milestones):
+            raise TypeError(f"milestones is {milestones!r}; pass {wanted}.")
+        object.__setattr__(self, "milestones", tuple(map(float, milestones)))
+        if not all(low < high <= 1 for low, high in pairwise((0.0, *self.milestones))):
+            raise ValueError(f"milestones is {milestones!r}; pass {wanted}.")
         if self.augmentation == "rand_augment" and self.rand_augment_n == 0:
             raise ValueError(
                 "augmentation is 'rand_augment' but rand_augment_n is 0, which would change no image; "
@@ -148,16 +153,6 @@ _NUMBERS: dict[str, tuple[float, float, str]] = {
     **dict.fromkeys(("momentum", "label_smoothing"), (0, math.nextafter(1, 0), "a number from 0 to below 1")),
 }
 """Smallest and largest value of each number, and what an error asks for."""
-
-
-def _fractions(milestones: object) -> tuple[float, ...]:
-    wanted = "increasing fractions of the epochs in (0, 1], such as (0.3, 0.6, 0.9)"
-    if not isinstance(milestones, tuple | list) or not all(isinstance(m, Real) for m in milestones):
-        raise TypeError(f"milestones is {milestones!r}; pass {wanted}.")
-    fractions = tuple(map(float, milestones))
-    if not all(low < high <= 1 for low, high in pairwise((0.0, *fractions))):
-        raise ValueError(f"milestones is {milestones!r}; pass {wanted}.")
-    return fractions
 
 
 LARGE_IMAGES = 64

@@ -1,8 +1,4 @@
-"""Counts of the (C+1)-class confusion matrix at one threshold, at every threshold, or in every replicate.
-
-A sample is rejected, i.e. predicted unknown, when its score is above the threshold (or when ``y_pred`` itself says
-unknown).
-"""
+"""Counts of the (C+1)-class confusion matrix at one threshold, at every threshold, or in every replicate."""
 
 from __future__ import annotations
 

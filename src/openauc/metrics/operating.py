@@ -16,7 +16,6 @@ from openauc.metrics.decision import best_of, sweep_of, unknown_fpr_of
 from openauc.metrics.samples import UNKNOWN_KIND, Samples, read_samples
 
 Target = Literal["known_acceptance", "unknown_recall", "macro_f_score", "micro_f_score", "youden_index", "cost"]
-_ROUNDING = 1e-12  # relative: 20 * 0.55 must count as 11, not as a little more
 TARGETS: tuple[str, ...] = Target.__args__  # type: ignore[attr-defined]
 
 
@@ -196,13 +195,13 @@ def order_statistic(n: int, share: float, confidence: float | None = None) -> in
     mass = np.exp(log_choose + count * np.log(share) + (n - count) * np.log1p(-share))
     # P[Bin(n, share) >= k] for k = 0..n+1, summed from the small end so that it is exact where it is small.
     tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
-    return int(np.flatnonzero(tail[1:] <= (1.0 - confidence) * (1.0 + _ROUNDING))[0]) + 1
+    return int(np.flatnonzero(tail[1:] <= (1.0 - confidence) * (1.0 + check.ROUNDING))[0]) + 1
 
 
 def smallest_sample(share: float, confidence: float | None = None) -> int:
     """Fewest samples for which ``order_statistic`` exists: the largest score must do."""
     n = share / (1.0 - share) if confidence is None else np.log1p(-confidence) / np.log(share)
-    return int(np.ceil(n * (1.0 - _ROUNDING)))
+    return int(np.ceil(n * (1.0 - check.ROUNDING)))
 
 
 def _point(ranked: RankedSamples, threshold: float, **fields: Any) -> OperatingPoint:

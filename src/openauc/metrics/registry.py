@@ -1,8 +1,7 @@
 """Types of metrics, each with its value, interval and influence; and METRICS: every metric of ``evaluate()`` by name.
 
-Means over pairs have DeLong's interval on the logit scale, widened near 0 and 1; rates of known samples have Wilson's;
-other metrics have the percentile bootstrap, with known and unknown samples resampled apart. Weighted samples count as
-their effective number on each side, (sum w)^2 / sum w^2.
+Known and unknown samples are resampled apart. Weighted samples count as their effective number on each side,
+(sum w)^2 / sum w^2.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from openauc import intervals
+from openauc._validation import ROUNDING
 from openauc.intervals import REPLICATES, Interval, Spread, WeightedRate, normal_quantile, wilson_interval
 from openauc.metrics import decision, influence, ranking, resampling
 from openauc.metrics.counts import DecisionCounts, RankedSamples, counts_at
@@ -26,12 +26,11 @@ from openauc.metrics.ranking import Ties
 from openauc.metrics.samples import UNKNOWN_KIND, Samples
 
 Bounds = tuple[float, float]
-_ROUNDING = 1e-12  # of sums of floats
 
 
 def widened(low: float, high: float) -> Bounds:
     """Bounds of shares that rounding cannot break."""
-    return max(low - _ROUNDING, 0.0), min(high + _ROUNDING, 1.0)
+    return max(low - ROUNDING, 0.0), min(high + ROUNDING, 1.0)
 
 
 class Measured(NamedTuple):
@@ -355,18 +354,15 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
         accepted=0.1,
         monotone=True,
     ),
-    "average_precision_unknown": TableMetric(
-        function=ranking.average_precision,
-        label="average precision, unknown",
-        of_table=ranking.average_precision_of,
-        influence=influence.of_average_precision,
-    ),
-    "average_precision_known": TableMetric(
-        function=partial(ranking.average_precision, positive="known"),
-        label="average precision, known",
-        of_table=partial(ranking.average_precision_of, positive="known"),
-        influence=partial(influence.of_average_precision, positive="known"),
-    ),
+    **{
+        f"average_precision_{side}": TableMetric(
+            function=partial(ranking.average_precision, positive=side),
+            label=f"average precision, {side}",
+            of_table=partial(ranking.average_precision_of, positive=side),
+            influence=partial(influence.of_average_precision, positive=side),
+        )
+        for side in get_args(ranking.Side)
+    },
     "detection_accuracy": CutMetric(
         function=ranking.detection_accuracy,
         label="detection accuracy",
