@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openauc._validation import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from openauc.metrics.curve import Curve
 
 STYLES: tuple[tuple[str, Any], ...] = (
     ("#0072B2", "-"),
@@ -38,18 +37,24 @@ LOOK: dict[Any, Any] = {
 }
 
 
-def draw_curve(curve: Curve, ax: Axes | None, label: str | None) -> Axes:
+def draw_curve(
+    x: NDArray[Any], y: NDArray[Any], *, x_label: str, y_label: str, label: str | None = None, ax: Axes | None = None
+) -> Axes:
     """Add a curve of shares to ``ax``, or to new axes; the styles follow each other from curve to curve."""
-    if ax is None:
-        pyplot = import_extra("matplotlib.pyplot", "plot()", "'openauc[plot]'")
-        with pyplot.rc_context(LOOK):
-            ax = pyplot.subplots()[1]
-    color, dashes = STYLES[len(ax.get_lines()) % len(STYLES)]
-    finite = np.isfinite(curve.x)  # the threshold -inf, where a curve runs along thresholds
-    x, y = curve.x[finite], curve.y[finite]
-    ax.plot(x, y, color=color, linestyle=dashes, linewidth=1.8, solid_capstyle="round", label=label)
-    ax.set(xlabel=curve.x_label, ylabel=curve.y_label)
+    axes = new_axes() if ax is None else ax
+    color, dashes = STYLES[len(axes.get_lines()) % len(STYLES)]
+    finite = np.isfinite(x)  # the threshold -inf, where a curve runs along thresholds
+    axes.plot(x[finite], y[finite], color=color, linestyle=dashes, linewidth=1.8, solid_capstyle="round", label=label)
+    axes.set(xlabel=x_label, ylabel=y_label)
     if label is not None:
         # Given here, because a legend takes the style of its own moment and not that of its axes.
-        ax.legend(loc="lower right", frameon=False, fontsize=LOOK["font.size"])
-    return ax
+        axes.legend(loc="lower right", frameon=False, fontsize=LOOK["font.size"])
+    return axes
+
+
+def new_axes() -> Axes:
+    """Axes of a figure of their own."""
+    pyplot = import_extra("matplotlib.pyplot", "plot()", "'openauc[plot]'")
+    with pyplot.rc_context(LOOK):
+        axes: Axes = pyplot.subplots()[1]
+    return axes

@@ -54,7 +54,7 @@ class Curve:
         """Draw the curve into ``ax``, or into new axes; needs matplotlib (``pip install 'openauc[plot]'``)."""
         from openauc.plotting import draw_curve
 
-        return draw_curve(self, ax, label)
+        return draw_curve(self.x, self.y, x_label=self.x_label, y_label=self.y_label, label=label, ax=ax)
 
     def __len__(self) -> int:
         return len(self.x)
