@@ -199,7 +199,6 @@ class PairMetric(TableMetric):
 class RateMetric(TableMetric):
     """A share of the known samples: Wilson's interval."""
 
-    needs_unknown: bool = False
     monotone: bool = True
     analytic = True
 
@@ -326,6 +325,7 @@ _WITHOUT_OPTIONS: Mapping[str, Metric] = {
     "closed_set_accuracy": RateMetric(
         function=decision.closed_set_accuracy,
         label="closed-set accuracy",
+        needs_unknown=False,
         of_table=ranking.accuracy_of,
         influence=influence.of_accuracy,
     ),
