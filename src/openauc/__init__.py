@@ -48,53 +48,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "METRICS",
-    "SELECTIVE",
-    "UNKNOWN",
-    "Accumulator",
-    "Audit",
-    "Comparison",
-    "Costs",
-    "Curve",
-    "Evaluation",
-    "Interval",
-    "Metric",
-    "OpenSetClassifier",
-    "OperatingPoint",
-    "Predictions",
-    "ScoreDirectionWarning",
-    "acc_plus_auc",
-    "acc_times_auc",
-    "audit",
-    "augrc",
-    "aurc",
-    "auroc_score",
-    "average_precision",
-    "ccr_at_fpr",
-    "choose_threshold",
-    "closed_set_accuracy",
-    "compare",
-    "confusion_matrix",
-    "decide",
-    "detection_accuracy",
-    "error_at_tpr",
-    "evaluate",
-    "expected_calibration_error",
-    "fpr_at_tpr",
-    "make_scorer",
-    "normalized_accuracy",
-    "open_set_f_score",
-    "openauc_score",
-    "oscr_curve",
-    "roc_curve",
-    "standard_metrics",
-    "threshold_sweep",
-    "unknown_fpr",
-    "unknown_recall_bound",
-    "unknown_tpr",
-    "youden_index",
-]
+__all__ = ["METRICS", "SELECTIVE", "UNKNOWN", "Metric", "Predictions", "ScoreDirectionWarning", "make_scorer"]
+__all__ += ["Accumulator", "Audit", "Comparison", "Curve", "Evaluation", "Interval", "audit", "compare", "evaluate"]
+__all__ += ["Costs", "OpenSetClassifier", "OperatingPoint", "choose_threshold", "decide", "unknown_recall_bound"]
+__all__ += ["acc_plus_auc", "acc_times_auc", "auroc_score", "average_precision", "ccr_at_fpr", "detection_accuracy"]
+__all__ += ["error_at_tpr", "fpr_at_tpr", "openauc_score", "oscr_curve", "roc_curve", "standard_metrics"]
+__all__ += ["closed_set_accuracy", "confusion_matrix", "normalized_accuracy", "open_set_f_score", "threshold_sweep"]
+__all__ += ["augrc", "aurc", "expected_calibration_error", "unknown_fpr", "unknown_tpr", "youden_index"]
 
 
 _LAZY = {"Accumulator": "openauc.streaming", "OpenSetClassifier": "openauc.features"}

@@ -1,8 +1,4 @@
-"""From embeddings to decisions: scores of features and logits, and the classifier that learns to reject with them.
-
-The scores need numpy alone; :class:`OpenSetClassifier` and its companions need scikit-learn and are imported when they
-are asked for.
-"""
+"""From embeddings to decisions: scores of features and logits, and the classifier that learns to reject with them."""
 
 from typing import Any
 
@@ -17,16 +13,8 @@ _WITH_SKLEARN = {
     "openauc_scorer": "classifier.splits",
 }
 
-__all__ = [
-    "SCORES",
-    "FitReport",
-    "HeldOutSplit",
-    "Monitor",
-    "OpenSetClassifier",
-    "Score",
-    "make_score",
-    "openauc_scorer",
-]
+__all__ = ["SCORES", "Score", "make_score"]
+__all__ += ["FitReport", "HeldOutSplit", "Monitor", "OpenSetClassifier", "openauc_scorer"]
 
 
 def __getattr__(name: str) -> Any:
@@ -34,9 +22,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    try:
-        return getattr(import_module(f"{__name__}.{_WITH_SKLEARN[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("sklearn", "scipy", "joblib"):
-            raise
-        raise ImportError(f"{name} needs scikit-learn: pip install 'openauc[sklearn]'.") from None
+    from openauc._validation import import_extra
+
+    import_extra("sklearn", name, "'openauc[sklearn]'")
+    return getattr(import_module(f"{__name__}.{_WITH_SKLEARN[name]}"), name)

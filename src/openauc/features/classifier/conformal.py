@@ -52,7 +52,6 @@ class Calibration(NamedTuple):
 
     @property
     def sizes(self) -> Rows:
-        """Number of samples of each group."""
         return np.diff(self.offsets)
 
     def p_value(self, score: Array, predicted: Array) -> Array:

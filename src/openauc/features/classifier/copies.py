@@ -87,8 +87,7 @@ def _units(distances: list[Floats], rows: Sequence[Sized]) -> Floats:
     medians = np.array([np.median(found) if len(found) else 0.0 for found in distances])
     typical = float(np.median(medians[medians > 0])) if (medians > 0).any() else 0.0
     size = np.array([len(one) for one in rows])
-    units: Floats = (size * medians + TYPICAL_ROWS * typical) / (size + TYPICAL_ROWS)
-    return units
+    return np.asarray((size * medians + TYPICAL_ROWS * typical) / (size + TYPICAL_ROWS))
 
 
 def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
@@ -160,26 +159,21 @@ def _nearest_by_chance(dimensions: float, rows: int) -> float:
 
 
 def _cross_squares(a: Real, b: Real) -> Floats:
-    lengths = [np.einsum("ij,ij->i", x, x, dtype=np.float64) for x in (a, b)]
-    squares: Floats = lengths[0][:, None] + lengths[1] - 2.0 * (a @ b.astype(a.dtype).T)
-    return squares
+    of_a, of_b = (np.einsum("ij,ij->i", x, x, dtype=np.float64) for x in (a, b))
+    return np.asarray(of_a[:, None] + of_b - 2.0 * (a @ b.astype(a.dtype).T))
 
 
 def _equal(X: Real) -> Rows:
     """(n,) number of each row among the distinct ones."""
     rows = np.ascontiguousarray(X + 0.0)  # of -0.0 and 0.0, one
-    found: Rows = np.unique(
-        rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0], return_inverse=True
-    )[1]
-    return found
+    return np.unique(rows.view(np.dtype((np.void, rows.strides[0])))[:, 0], return_inverse=True)[1]
 
 
 def _squares(x: Real) -> Floats:
     """Condensed squared distances between all rows."""
     full = np.maximum(_cross_squares(x, x), 0.0)
     np.fill_diagonal(full, 0.0)
-    condensed: Floats = squareform(full, checks=False)
-    return condensed
+    return np.asarray(squareform(full, checks=False))
 
 
 def _linked(rows: Rows, distances: Floats, method: str, most: float) -> Rows:
@@ -199,5 +193,4 @@ def _chain(groups: Rows) -> Rows:
 def _components(links: list[Rows], n: int) -> Rows:
     pairs = np.concatenate(links, axis=1)
     graph = coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(n, n))
-    found: Rows = connected_components(graph, directed=False)[1].astype(np.int64)
-    return found
+    return np.asarray(connected_components(graph, directed=False)[1], np.int64)

@@ -169,14 +169,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.head, str) and is_fitted(self.head):
             _check_feature_names(self.head, X, reset=False)
         labels, outlier = self._read_labels(y)
-        weight = self._weights(features, labels, outlier, sample_weight)
-        code = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
-        if code is not None:
-            check_same_length(X=features, groups=code)
+        weight = None
+        if sample_weight is not None or self.class_weight is not None:
+            weight = np.array(_check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True))
+            weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])  # None: all ones
+        code = np.arange(len(labels)) if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
+        check_same_length(X=features, groups=code)
         if weight is not None and (weight == 0).any():
             kept = weight > 0
-            features, labels, outlier, weight = features[kept], labels[kept], outlier[kept], weight[kept]
-            code = None if code is None else code[kept]
+            features, labels, outlier = features[kept], labels[kept], outlier[kept]
+            weight, code = weight[kept], code[kept]
         self.classes_, known = np.unique(labels[~outlier], return_inverse=True)
         self._check_classes(known)
         empty = np.flatnonzero(~features.any(axis=1))
@@ -244,13 +246,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"unknown_label is {self.unknown_label!r} but y holds numbers; pass an integer.")
         labels = np.where(missing, "", given).astype(str) if names else given
         return labels, missing | (labels == self.unknown_label_)
-
-    def _weights(self, X: Any, labels: NDArray[Any], outlier: NDArray[Any], given: ArrayLike | None) -> Floats | None:
-        if given is None and self.class_weight is None:
-            return None
-        weight = np.array(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
-        weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])  # None: all ones
-        return weight
 
     def _check_classes(self, code: Rows) -> None:
         if len(self.classes_) < 2:
@@ -363,7 +358,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
         changed = copy(self).set_params(**{name: value for name, value in given.items() if value is not None})
         changed._check_parameters()
-        changed._set_thresholds()
+        changed._take_calibration(self.calibration_scores_, self.calibration_classes_, self.calibration_kind_)
         self.__dict__.update(vars(changed))
         return self
 
@@ -383,12 +378,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._take_calibration(score, predicted, "split")
         return self
 
-    def _take_calibration(self, score: Floats, predicted: Rows, kind: str) -> None:
-        self.calibration_scores_, self.calibration_classes_, self.calibration_kind_ = score, predicted, kind
-        self._set_thresholds(stacklevel=4)
-
-    def _set_thresholds(self, stacklevel: int = 3) -> None:
-        scores, predicted, n = self.calibration_scores_, self.calibration_classes_, len(self.calibration_scores_)
+    def _take_calibration(self, scores: Floats, predicted: Rows, kind: str) -> None:
+        self.calibration_scores_, self.calibration_classes_, self.calibration_kind_ = scores, predicted, kind
+        n = len(scores)
         fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
         self.calibration_ = Calibration.of(scores, predicted, len(self.classes_), fewest=fewest)
         self.guarantee_details_ = ""
@@ -397,13 +389,13 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.thresholds_ = np.full(len(self.classes_), value)
             return
         self.thresholds_, missing = self.calibration_.thresholds(self.acceptance)
-        self.guarantee_, self.guarantee_details_ = guarantee(self.acceptance, self.calibration_kind_, n)
+        self.guarantee_, self.guarantee_details_ = guarantee(self.acceptance, kind, n)
         if missing:
             self.guarantee_ = f"none: {n} calibration samples, {missing} are needed; nothing is rejected"
             warnings.warn(
                 f"{n} known samples are too few to accept the share {self.acceptance:g} of them with a guarantee "
                 f"({missing} are needed), so nothing is rejected; add samples, or ask for a smaller acceptance.",
-                stacklevel=stacklevel,
+                stacklevel=3,
             )
         elif fewest is not None:
             small = self.classes_[self.calibration_.group == 0].tolist()

@@ -88,8 +88,6 @@ class OutlierLogit(Score):
 
     looks_at = "features"
     formula = "log-odds of an outlier"
-    weight: NDArray[Any]
-    bias: Floats
 
     def fit(self, features: Any, logits: Any, y: Any) -> Self:
         """Learn from known samples and outliers (-1), both with the same total weight."""
@@ -100,7 +98,6 @@ class OutlierLogit(Score):
         return self
 
     def __call__(self, features: Array, logits: Array) -> Array:
-        """(n,) scores."""
         return affine(features, self.weight, self.bias)[:, 0]
 
 
@@ -139,10 +136,8 @@ class HeadWithScores:
         features = self.scaling(X)
         logits = self.head.logits(features if self.head.scaled else X)
         xp = logits.__array_namespace__()
-        uncentred = self.scaling.uncentred(features)
-        raw = [
-            score(features if getattr(score, "centred", True) else uncentred, logits) for score in self.scores.values()
-        ]
+        by_centring = {True: features, False: self.scaling.uncentred(features)}
+        raw = [score(by_centring[getattr(score, "centred", True)], logits) for score in self.scores.values()]
         return xp.stack([xp.asarray(one, dtype=xp.float64) for one in raw], axis=1), logits
 
 
@@ -160,7 +155,6 @@ class Fold:
 
     @cached_property
     def held_out(self) -> frozenset[int]:
-        """The held-out classes."""
         return frozenset(np.unique(self.label[~self.known]).tolist()) - {UNKNOWN}
 
     def pair_values(self, score: Floats) -> Floats:
@@ -169,14 +163,12 @@ class Fold:
         Their mean is the fold's OpenAUC.
         """
         ranked = np.sort(score[self.correct])
-        values: Floats = below(ranked, score[~self.known]) / max(self.known.sum(), 1)
-        return values
+        return np.asarray(below(ranked, score[~self.known]) / max(self.known.sum(), 1))
 
 
 def below(ranked: Floats, values: Floats) -> Floats:
     """How many of the ranked numbers are below each value; ties count half."""
-    found: Floats = (np.searchsorted(ranked, values, "left") + np.searchsorted(ranked, values, "right")) / 2.0
-    return found
+    return (np.searchsorted(ranked, values, "left") + np.searchsorted(ranked, values, "right")) / 2.0
 
 
 class Task(NamedTuple):
@@ -193,8 +185,7 @@ class Task(NamedTuple):
     @property
     def pooled(self) -> NDArray[np.bool_]:
         """(m,) which scores depend on the number of all samples rather than on those of a class."""
-        kinds = [KINDS.get(name_of(score), score) for score in self.scores]
-        return np.array([bool(getattr(kind, "pooled", False)) for kind in kinds])
+        return np.array([bool(getattr(KINDS.get(name_of(score), score), "pooled", False)) for score in self.scores])
 
     @property
     def names(self) -> list[str]:
@@ -220,7 +211,6 @@ class Scored(NamedTuple):
         return np.asarray(self.predicted == self.label)
 
     def part(self, rows: slice) -> Scored:
-        """Some of the samples."""
         return Scored(self.scores[rows], self.predicted[rows], self.label[rows])
 
 

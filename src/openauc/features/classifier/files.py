@@ -111,8 +111,11 @@ def portable_head(classifier: OpenSetClassifier) -> HeadWithScores:
 
 def _classes() -> dict[str, type[Any]]:
     """Classes of the parts of a model, by name; scores may have been added to ``SCORES``."""
-    kinds: dict[str, Mapping[str, type[Any]]]
-    kinds = {"head": HEADS, "score": {**KINDS, **SCORES}, "rejector": REJECTOR_KINDS}
+    kinds: dict[str, Mapping[str, type[Any]]] = {
+        "head": HEADS,
+        "score": {**KINDS, **SCORES},
+        "rejector": REJECTOR_KINDS,
+    }
     named = {f"{part} {kind}": cls for part, classes in kinds.items() for kind, cls in classes.items()}
     return named | {cls.__name__: cls for cls in RECORDS}
 
@@ -213,7 +216,6 @@ def decode(value: Any, arrays: Arrays | None = None) -> Any:
 
 
 def _object(name: str, fields: Mapping[str, Any]) -> Any:
-    """A part of a model with all its state."""
     cls: Any = _classes().get(name)
     if cls is None:
         raise ValueError(
@@ -279,7 +281,6 @@ def _is_old_model(place: Path) -> bool:
 
 
 def _read_old(place: Path) -> OpenSetClassifier:
-    """The model in a folder of format 1 or 2."""
     path = place / OLD_MODEL
     if not _is_old_model(place):
         raise ValueError(f"{path} is damaged, or does not describe a model of openauc; save the model again.")

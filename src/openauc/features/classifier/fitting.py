@@ -93,7 +93,6 @@ class RowSplit(NamedTuple):
 
     @property
     def large(self) -> bool:
-        """Whether the folds use only a part of the rows."""
         return len(self.rest) > len(self.working)
 
 
@@ -105,7 +104,7 @@ class Fitting:
     X: NDArray[Any]
     y: Rows  # 0..C-1, or -1 for outliers
     weight: Floats | None
-    groups: Rows | None  # numbers of groups of rows that belong together
+    groups: Rows  # numbers of groups of rows that belong together
     rng: np.random.RandomState
     notes: list[str] = field(default_factory=list)
 
@@ -184,8 +183,8 @@ class Fitting:
 
     def _find_copies(self, rows: Rows, scaling: Scaling) -> Copies:
         """Groups of some rows; equal rows with different labels are noted."""
-        given, y = None if self.groups is None else self.groups[rows], self.y[rows]
-        copies = find_copies(scaling.rows(self.X, rows), y, given)
+        y = self.y[rows]
+        copies = find_copies(scaling.rows(self.X, rows), y, self.groups[rows])
         if len(copies.conflicts):
             i, j = rows[copies.conflicts[0]].tolist()
             labels = self.model.classes_.tolist()
@@ -221,12 +220,10 @@ class Fitting:
     def _set_aside_of_many(self, known: Rows, share: float, scaling: Scaling) -> tuple[Rows, Rows, int]:
         """Rows to calibrate with, the rows to learn from, and how many copies of the first are in neither."""
         aside = self._draw(known, int(share * len(known)) or min(ASIDE, int(ASIDE_SHARE * len(known))), fewest=0)
-        if self.groups is not None:  # one row of a group; the rest of the group is not learned from
-            aside = aside[np.unique(self.groups[aside], return_index=True)[1]]
+        # One row of a group; the rest of the group is not learned from.
+        aside = aside[np.unique(self.groups[aside], return_index=True)[1]]
         while True:
-            rest = np.setdiff1d(known, aside)
-            if self.groups is not None:
-                rest = rest[~np.isin(self.groups[rest], self.groups[aside])]
+            rest = known[~np.isin(self.groups[known], self.groups[aside])]
             leaked = copies_of(self.X, self.y, aside, rest, scaling)
             lost = self._sizes(self.y[rest[~leaked]]) < 2
             if not lost[self.y[aside]].any():
@@ -279,7 +276,6 @@ class Fitting:
         return plans
 
     def _fit_all(self, fit: Callable[..., Any], task: Task, plans: Sequence[Plan], what: str) -> list[Any]:
-        """Results of ``fit`` on each plan, in parallel."""
         start = time.perf_counter()
         found = list(Parallel(n_jobs=self.model.n_jobs)(delayed(fit)(task, *plan) for plan in plans))
         if plans:

@@ -66,16 +66,13 @@ class LogisticHead(Head):
     """
 
     grid = (1.0, 0.1, 10.0)
-    weight: NDArray[Any]
-    bias: NDArray[Any]
 
     def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         if len(y) * int(y.max() + 1) > MOST_LOGITS:
             self.weight, self.bias = fit_by_batches(X, y, sample_weight, self.strength)
             return self
-        with warnings.catch_warnings(
-            action="ignore", category=ConvergenceWarning
-        ):  # more iterations do not change decisions
+        # More iterations do not change decisions.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             warnings.filterwarnings("ignore", "The number of unique classes")  # two rows a class are few, not a mistake
             fitted = LogisticRegression(C=self.strength, max_iter=200).fit(X, y, sample_weight)
         self.weight, self.bias = _columns_of(fitted.coef_, fitted.intercept_, X.dtype)
@@ -89,8 +86,6 @@ class ClassMeanHead(Head):
     r"""Nearest class mean: :math:`z_c = -s\,\lVert x - \mu_c \rVert^2 / 2\sigma^2`, with the mean variance."""
 
     grid = (1.0, 0.3, 3.0)
-    means: NDArray[Any]
-    scale: float
 
     def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
@@ -111,10 +106,6 @@ class MLPHead(Head):
     """One hidden layer of 128 rectified units, trained by Adam; ``strength`` is the inverse of scikit-learn's alpha."""
 
     grid = (100.0, 1.0)
-    hidden_weight: NDArray[Any]
-    hidden_bias: NDArray[Any]
-    weight: NDArray[Any]
-    bias: NDArray[Any]
 
     def fit(self, X: NDArray[Any], y: Rows, sample_weight: Floats | None = None) -> Self:
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
@@ -161,14 +152,14 @@ class EstimatorHead(Head):
 
     def adopt(self, classes: NDArray[Any]) -> Self:
         """Take the fitted estimator itself, whose classes must be these."""
-        theirs = np.asarray(self.estimator.classes_)
-        if len(theirs) != len(classes) or not np.array_equal(np.sort(theirs.astype(str)), np.sort(classes.astype(str))):
+        theirs, ours = np.asarray(self.estimator.classes_).tolist(), classes.tolist()
+        place = {str(label): i for i, label in enumerate(theirs)}
+        if place.keys() != set(map(str, ours)):
             raise ValueError(
-                f"the head was fitted on the classes {named(theirs.tolist(), 5)}, but y holds "
-                f"{named(classes.tolist(), 5)}; fit it on the same classes, or pass it unfitted."
+                f"the head was fitted on the classes {named(theirs, 5)}, but y holds {named(ours, 5)}; fit it on the "
+                "same classes, or pass it unfitted."
             )
-        place = {str(label): i for i, label in enumerate(theirs.tolist())}
-        self.fitted, self.order = thawed(self.estimator), np.array([place[str(label)] for label in classes.tolist()])
+        self.fitted, self.order = thawed(self.estimator), np.array([place[str(label)] for label in ours])
         return self
 
     def logits(self, X: Array) -> Array:
@@ -265,7 +256,6 @@ HEADS: dict[str, type[Head]] = {"logistic": LogisticHead, "class_mean": ClassMea
 
 
 def is_fitted(estimator: Any) -> bool:
-    """Whether a scikit-learn estimator is fitted."""
     try:
         check_is_fitted(estimator)
     except (NotFittedError, TypeError):

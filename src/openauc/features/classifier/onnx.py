@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from openauc._files import PathLike, atomic_write
-from openauc._validation import check_choice
+from openauc._validation import check_choice, import_extra
 from openauc.features.classifier.estimator import OpenSetClassifier
 from openauc.features.classifier.files import DTYPES, portable_head
 
@@ -52,12 +52,9 @@ def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = No
 
 def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto:
     """The network that :func:`export` writes."""
-    try:
-        import ndonnx as ndx
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("ndonnx", "spox", "onnx"):
-            raise
-        raise ImportError("export_onnx needs ndonnx: pip install 'openauc[onnx]'.") from None
+    ndx = import_extra("ndonnx", "export_onnx", "'openauc[onnx]'")
+    from onnx.helper import set_model_props
+
     classes, unknown = _labels(classifier)
     fitted = classifier.dtype_.name
     embedding = ndx.argument(shape=("N", classifier.n_features_in_), dtype=getattr(ndx, dtype or fitted))
@@ -81,16 +78,14 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
     model.producer_name, model.producer_version = "openauc", version("openauc")
     model.graph.name = "OpenSetClassifier"
     model.doc_string = f"Open-set classifier of embeddings; guarantee: {classifier.guarantee_}"
-    metadata = {
+    described = {
         "openauc_version": version("openauc"),
         "classes": json.dumps(classes.tolist()),
         "unknown_label": json.dumps(unknown.tolist()),
         "thresholds": json.dumps([v if np.isfinite(v) else str(v) for v in classifier.thresholds_.tolist()]),
         "guarantee": classifier.guarantee_,
     }
-    del model.metadata_props[:]
-    for key, value in metadata.items():
-        model.metadata_props.add(key=key, value=value)
+    set_model_props(model, described)
     return model
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -260,8 +261,7 @@ def _counted(unknown: Floats, max_ofpr: float | None) -> Floats:
     """Weight of each unknown sample: 1 for the lowest scores up to the share, 0 beyond."""
     if max_ofpr is None:
         return np.ones(len(unknown))
-    rank = np.empty(len(unknown))
-    rank[np.argsort(unknown, kind="stable")] = np.arange(len(unknown))
+    rank: Rows = rankdata(unknown, "ordinal") - 1
     return np.clip(max_ofpr * len(unknown) - rank, 0.0, 1.0)
 
 
@@ -339,12 +339,9 @@ def _best(estimates: Mapping[str, Estimate], default: str, others: Sequence[str]
     return max(better, key=lambda name: estimates[name].value, default=default)
 
 
-Learn = Callable[[Sequence[Fold]], Callable[[Any], Any]]
-
-
-def held_out_scores(folds: Sequence[Fold], learn: Learn) -> list[Floats]:
+def held_out_scores(folds: Sequence[Fold], learn: Callable[[Sequence[Fold]], Rejector]) -> list[Floats]:
     """Scores of each fold by a rejector learned from the others, without any sample of its held-out classes."""
-    learned: dict[frozenset[int], Callable[[Any], Any]] = {}
+    learned: dict[frozenset[int], Rejector] = {}
     for fold in folds:
         if fold.held_out not in learned:
             learned[fold.held_out] = learn([_without(other, fold.held_out) for other in folds if other is not fold])

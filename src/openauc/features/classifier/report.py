@@ -79,7 +79,6 @@ class FitReport:
         return next((tried for tried in self.tried if tried.name == self.chosen), None)
 
     def __str__(self) -> str:
-        """A few sentences, and the table."""
         metric = "OpenAUC" if self.max_ofpr is None else f"partial OpenAUC (OFPR <= {self.max_ofpr:g})"
         lines = [
             f"{self.n_samples:,} samples of {self.n_classes} known classes, {self.width} features"
@@ -103,7 +102,6 @@ class FitReport:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         return asdict(self) | {"tried": [[tried.name, tried.openauc, *tried.interval] for tried in self.tried]}
 
     @classmethod

@@ -40,9 +40,7 @@ class Scaling(NamedTuple):
         check_choice("scaling", kind, SCALINGS)
         some = rows[:: -(-len(rows) // MOST_ROWS)]
         parts = np.split(some, range(CHUNK, len(some), CHUNK))
-        largest = np.zeros(X.shape[1])
-        for part in parts:
-            largest = np.maximum(largest, np.abs(X[part]).max(0))
+        largest = np.max([np.abs(X[part]).max(0) for part in parts], axis=0).astype(np.float64)
         unit = np.where(largest > 0, largest, 1.0)  # dividing by it keeps sums of squares in range
         mean = sum((X[part] / unit).sum(0, dtype=np.float64) for part in parts) / len(some)
         squares = sum(((X[part] / unit - mean) ** 2).sum(0, dtype=np.float64) for part in parts)

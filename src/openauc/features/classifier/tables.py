@@ -103,7 +103,6 @@ class FeatureTable:
 
 
 def _empty(values: NDArray[Any]) -> Rows:
-    """Rows of a column that are empty."""
     return np.flatnonzero([is_empty(value) for value in values.tolist()])
 
 

@@ -27,7 +27,8 @@ class Score:
 
     Or it writes ``_score`` and ``_learn``, which get prepared arrays. A score keeps what it learns, arrays and numbers,
     as its attributes: save ``vars(score)``, and ``vars(make_score(name)).update(saved)`` restores it. A call takes
-    arrays of numpy or of any library of the array API standard, and returns an array of the same library.
+    arrays of numpy or of any library of the array API standard, and returns an array of the same library. Products with
+    float32 features are computed in float32, which is twice as fast; everything else is float64.
     """
 
     fits: ClassVar[bool] = False

@@ -6,7 +6,7 @@ by least squares. Of a head that is not linear they get the best linear approxim
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,7 +82,6 @@ class NNGuide(Score):
 
     formula = "-s(z) mean of the 10 largest s(z_i) cos(x, x_i), s = log sum exp"
     source = "Park et al. (2023)"
-    k: ClassVar[int] = 10
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         rows = draw_references(y)
@@ -90,7 +89,7 @@ class NNGuide(Score):
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         weighted = xp.matmul(unit_length(x), like(x, self.references.T))
-        return -log_sum_exp(z)[:, 0] * xp.mean(xp.astype(top(weighted, self.k), xp.float64), axis=1)
+        return -log_sum_exp(z)[:, 0] * xp.mean(xp.astype(top(weighted, 10), xp.float64), axis=1)
 
 
 class FDBD(Score):
@@ -144,11 +143,10 @@ class ReAct(Score):
     centred = False
     formula = "-log sum exp z' of x' = min(x, 90th percentile)"
     source = "Sun et al. (2021)"
-    percentile: ClassVar[float] = 90.0
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         weights, _ = linear_head(x, z)
-        self.threshold = float(np.percentile(x, self.percentile))
+        self.threshold = float(np.percentile(x, 90))
         self.weights = weights.astype(x.dtype)
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
@@ -172,7 +170,6 @@ class Scale(Score):
     centred = False
     formula = "-log sum exp z' of x' = x exp(sum x / sum of its top 15%)"
     source = "Xu et al. (2024)"
-    percentile: ClassVar[float] = 85.0
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         self.bias = linear_head(x, z)[1].astype(x.dtype)
@@ -180,7 +177,7 @@ class Scale(Score):
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         bias = like(z, self.bias)
-        count = max(1, self.dimension - round(self.dimension * self.percentile / 100))
+        count = max(1, self.dimension - round(self.dimension * 85 / 100))
         whole = xp.sum(x, axis=1, keepdims=True, dtype=xp.float64)
         largest = xp.sum(top(x, count), axis=1, keepdims=True, dtype=xp.float64)
         ratio = xp.minimum(xp.maximum(whole / nonzero(largest), 1.0), self.dimension / count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from openauc.features.scores._arrays import Array, log_softmax, log_sum_exp, top
 from openauc.features.scores.base import Score
@@ -86,9 +86,9 @@ class Margin(Score):
 
 
 class GEN(Score):
-    r"""Generalised entropy of the softmax, :math:`\sum_c p_c^\gamma (1 - p_c)^\gamma` over the ``classes`` largest.
+    r"""Generalised entropy of the softmax, :math:`\sum_c p_c^\gamma (1 - p_c)^\gamma` over the 100 largest.
 
-    With :math:`\gamma` = 0.1, small probabilities count for nearly as much as large ones.
+    With :math:`\gamma = 0.1`, small probabilities count for nearly as much as large ones.
 
     >>> round(float(GEN()([[]], [[0.0, 0.0]])[0]), 4)  # 2 * 0.25**0.1
     1.7411
@@ -97,13 +97,11 @@ class GEN(Score):
     looks_at = "logits"
     formula = "sum p^0.1 (1 - p)^0.1, the 100 largest"
     source = "Liu et al. (2023)"
-    gamma: ClassVar[float] = 0.1
-    classes: ClassVar[int] = 100
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         probability = xp.exp(log_softmax(z))
         # If p is near 1, 1 - p is a rounding error, which the power magnifies: sum the others instead.
         others = xp.sum(xp.where(probability > 0.5, xp.zeros_like(z), probability), axis=1, keepdims=True)
-        probability = top(probability, self.classes)
+        probability = top(probability, 100)
         rest = xp.where(probability > 0.5, others, 1 - probability)
-        return xp.sum(xp.pow(probability * rest, self.gamma), axis=1)
+        return xp.sum(xp.pow(probability * rest, 0.1), axis=1)

@@ -1,9 +1,4 @@
-"""Open-set scores of a sample from its features and logits; higher = more unknown.
-
-A score is a small class: ``fit`` takes the features, logits and classes of the training samples, a call turns features
-(n, d) and logits (n, C) into n scores. Products with float32 features are computed in float32, which is twice as fast;
-everything else is float64.
-"""
+"""Open-set scores of a sample from its features and logits; higher = more unknown."""
 
 from __future__ import annotations
 
