@@ -1,8 +1,7 @@
 """Classifiers on embeddings: what turns features into logits.
 
-A head is fitted on integer classes 0..C-1 and gives logits (n, C). Its one parameter ``strength``, how closely it
-follows the training samples, is chosen on held-out classes by :class:`~openauc.features.OpenSetClassifier`. Its fitted
-state is arrays, and ``logits`` uses the array API alone, so that it can be saved and exported.
+The one parameter of a head, ``strength``, says how closely it follows the training samples, and is chosen on held-out
+classes. Its fitted state is arrays, and ``logits`` uses the array API alone, so that it can be saved and exported.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from openauc._validation import named
-from openauc.features.scores._arrays import Array
+from openauc.features.scores._arrays import Array, product
 from openauc.features.scores.base import Floats, Rows
 
 MOST_LOGITS = 20_000_000
@@ -252,7 +251,6 @@ def _unfitted(estimator: Any) -> Any:
 
 
 HEADS: dict[str, type[Head]] = {"logistic": LogisticHead, "class_mean": ClassMeanHead, "mlp": MLPHead}
-"""Heads by name."""
 
 
 def is_fitted(estimator: Any) -> bool:
@@ -318,5 +316,4 @@ def affine(X: Array, weight: NDArray[Any], bias: NDArray[Any]) -> Array:
     xp = X.__array_namespace__()
     if weight.dtype == np.float64:
         X = xp.astype(X, xp.float64, copy=False)
-    product = xp.matmul(X, xp.astype(xp.asarray(np.ascontiguousarray(weight.T)), X.dtype))
-    return xp.astype(product, xp.float64) + xp.asarray(bias.astype(np.float64))
+    return product(X, np.ascontiguousarray(weight.T)) + xp.asarray(bias.astype(np.float64))

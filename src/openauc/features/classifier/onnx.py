@@ -51,7 +51,6 @@ def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = No
 
 
 def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto:
-    """The network that :func:`export` writes."""
     ndx = import_extra("ndonnx", "export_onnx", "'openauc[onnx]'")
     from onnx.helper import set_model_props
 
@@ -78,14 +77,14 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
     model.producer_name, model.producer_version = "openauc", version("openauc")
     model.graph.name = "OpenSetClassifier"
     model.doc_string = f"Open-set classifier of embeddings; guarantee: {classifier.guarantee_}"
-    described = {
+    metadata = {
         "openauc_version": version("openauc"),
         "classes": json.dumps(classes.tolist()),
         "unknown_label": json.dumps(unknown.tolist()),
         "thresholds": json.dumps([v if np.isfinite(v) else str(v) for v in classifier.thresholds_.tolist()]),
         "guarantee": classifier.guarantee_,
     }
-    set_model_props(model, described)
+    set_model_props(model, metadata)
     return model
 
 

@@ -209,7 +209,7 @@ def _alike(fold: Fold) -> Floats:
 
 
 class Estimate(NamedTuple):
-    """OpenAUC on held-out classes, with an interval over these classes and over the known ones beside them."""
+    """OpenAUC on held-out classes, with a 95 % interval over these classes and over the known ones beside them."""
 
     value: float
     interval: Interval
@@ -217,9 +217,7 @@ class Estimate(NamedTuple):
     """(C,) contribution of each held-out class to the deviation from the value; for variances."""
 
 
-def estimate(
-    folds: Sequence[Fold], scores: Sequence[Floats], max_ofpr: float | None = None, level: float = 0.95
-) -> Estimate:
+def estimate(folds: Sequence[Fold], scores: Sequence[Floats], max_ofpr: float | None = None) -> Estimate:
     """(Partial) OpenAUC of the scores of each fold by a rejector that was not learned from it.
 
     Each class is one observation, since samples of one class are similar.
@@ -236,7 +234,7 @@ def estimate(
         known += np.bincount(rest_label, share * (rest - here), n_classes)
     labels = np.unique(np.concatenate([label for _, _, label, *_ in rows]))
     error = float(np.sqrt(_variance(held[labels]) + _variance(known)))
-    half = float(student.ppf(0.5 + level / 2, max(len(labels) - 1, 1))) * error
+    half = float(student.ppf(0.975, max(len(labels) - 1, 1))) * error
     return Estimate(mean, Interval(max(mean - half, 0.0), min(mean + half, 1.0)), held[labels])
 
 

@@ -102,6 +102,7 @@ class FitReport:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
         return asdict(self) | {"tried": [[tried.name, tried.openauc, *tried.interval] for tried in self.tried]}
 
     @classmethod

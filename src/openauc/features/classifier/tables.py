@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
 EMBEDDINGS = ("embedding", "embeddings", "features", "X")
-"""Names of a column of embeddings, the likeliest first."""
 LABELS = ("label", "y", "y_true", "class", "intent", "target")
-"""Names of a column of labels, the likeliest first."""
 TEXTS = ("text", "message", "sentence", "utterance", "query", "question", "body", "content")
-"""Names of a column of texts, the likeliest first."""
+"""Names of a column of embeddings, of labels, or of texts, the likeliest first."""
 Missing = Literal["refuse", "drop", "median"]
 """What to do about empty cells among the features: raise, drop the row, or fill in the median of the column."""
 DECISIONS = ("y_true", "prediction", "y_pred", "open_score", "p_value")

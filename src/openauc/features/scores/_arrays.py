@@ -1,7 +1,4 @@
-"""Steps that several scores share, for arrays of numpy and of any other library of the array API standard.
-
-One of them is ndonnx, which records the operations on its arrays: a score of such arrays is part of an ONNX network.
-"""
+"""Steps that several scores share, for arrays of numpy and of any other library of the array API standard."""
 
 from __future__ import annotations
 
