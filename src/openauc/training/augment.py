@@ -131,9 +131,8 @@ def cutout(images: Tensor, strength: float, uniform: Tensor) -> Tensor:
     axis = torch.arange(max(height, width), device=images.device)
     inside = (axis - (first + half)).abs_() <= half  # (B, 2, max(H, W)): columns, rows
     covered = inside[:, 1, None, :height, None] & inside[:, 0, None, None, :width]  # (B, 1, H, W)
-    covered = covered.to(torch.uint8)
     colour = torch.tensor(CUTOUT_COLOUR, dtype=torch.uint8, device=images.device).view(3, 1, 1)
-    return images * (1 - covered) + colour * covered
+    return torch.where(covered, colour, images)
 
 
 class Operation(NamedTuple):

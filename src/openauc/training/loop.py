@@ -234,12 +234,11 @@ class _Run:
                     self._save()
                     where = f"in epoch {self.epoch + 1} after {self.batch} batches"
                     raise TrainingInterrupted(self._agreed(caught), where)
-                row = self.history[-1]
                 self._save()
                 if log is not None:
                     with log.open("a", encoding="utf-8") as file:
-                        file.write(f"{json.dumps(row)}\n")
-                self.accelerator.log(row, step=self.epoch)
+                        file.write(f"{json.dumps(self.history[-1])}\n")
+                self.accelerator.log(self.history[-1], step=self.epoch)
         if self.out is not None and self.accelerator.is_main_process:
             save_weights(self.method, self.out / WEIGHTS, self.about)
         return self.history
