@@ -15,10 +15,8 @@ UNKNOWN = -1
 """Label of a sample that belongs to none of the known classes."""
 
 Label = int | str
-Vector = ArrayLike
-"""One value per sample, shape (N,)."""
-Weights = ArrayLike | None
-"""How often each sample counts, shape (N,); None: once."""
+Vector = ArrayLike  # one value per sample, shape (N,)
+Weights = ArrayLike | None  # how often each sample counts, shape (N,); None: once
 ROUNDING = 1e-12  # of sums of floats; relative: 0.55 * 20 must count as 11, not as a little more
 
 

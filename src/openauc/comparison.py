@@ -156,8 +156,7 @@ def require_same_samples(samples: Sequence[Samples], names: Sequence[str]) -> No
             )
 
 
-_Test = Callable[[int, int], tuple[Interval, float]]
-"""Interval and p-value of the difference of the models i and j."""
+_Test = Callable[[int, int], tuple[Interval, float]]  # interval and p-value of the difference of the models i and j
 
 
 def _by_influence(

@@ -24,17 +24,13 @@ from typing import Any
 from openauc._validation import import_extra
 from openauc.environment import cores, reuse_memory
 
-GRACE_SECONDS = 30.0
-"""How long interrupted workers may take to save their checkpoints."""
+GRACE_SECONDS = 30.0  # how long interrupted workers may take to save their checkpoints
 
-START_UP_DEATHS = 3
-"""A pool gives up when this many workers in a row are killed before they can take their task."""
+START_UP_DEATHS = 3  # a pool gives up when this many workers in a row are killed before they can take their task
 
-RETRIES = 3
-"""How often Ray starts a task again whose worker or node died."""
+RETRIES = 3  # how often Ray starts a task again whose worker or node died
 
-POLL_SECONDS = 5.0
-"""How often, at least, the size of a Ray cluster is read again."""
+POLL_SECONDS = 5.0  # how often, at least, the size of a Ray cluster is read again
 
 _READY, _INTERRUPTED = "ready", "interrupted"  # what a worker says besides outcomes
 _LONGEST_FOLDER = 70  # bytes: a socket in it may have a name of at most 107

@@ -155,8 +155,7 @@ _NUMBERS: dict[str, tuple[float, float, str]] = {
 """Smallest and largest value of each number, and what an error asks for."""
 
 
-LARGE_IMAGES = 64
-"""Longest side of images to train a new network on; on larger ones a pretrained network is fine-tuned."""
+LARGE_IMAGES = 64  # longest side of images to train a new network on; on larger ones a pretrained network is fine-tuned
 
 _PLUS = Recipe(
     epochs=600,

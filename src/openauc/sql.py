@@ -15,8 +15,7 @@ from openauc._validation import UNKNOWN, Label, as_label, check_choice
 RESULTS = ("n_known", "n_unknown", "n_bad", "openauc", "auroc", "closed_set_accuracy", "fpr_at_95tpr")
 """Columns of the answer, after those of the slice."""
 
-FILES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
-"""What DuckDB reads in place of a table."""
+FILES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")  # what DuckDB reads in place of a table
 
 _BACKSLASHED = str.maketrans({"\\": r"\\", "'": r"\'", "`": r"\`", "\n": r"\n", "\r": r"\r"})
 

@@ -32,8 +32,7 @@ except ImportError:
 __all__ = ["AUROC", "ClosedSetAccuracy", "FPRAtTPR", "OpenAUC", "OpenSetMetric", "openauc_score"]
 
 N_KINDS = 3
-N_BINS = 1 << 18
-"""Bins in constant memory: for each sign, the exponents of 2**-64 to 2**64 with 1,024 bins each."""
+N_BINS = 1 << 18  # bins in constant memory: for each sign, the exponents of 2**-64 to 2**64 with 1,024 bins each
 
 _SIDE = N_BINS // 2
 _FIRST = (1023 - 64) << MANTISSA_BITS  # among the bins of an accumulator, that of 2**-64

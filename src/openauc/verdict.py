@@ -20,8 +20,7 @@ from openauc.predictions import Predictions
 
 Outcome = Literal["kept", "failed", "better"]
 
-CROSS_ROOM = 0.02
-"""A cross-fitted guarantee says "about": the share may differ from it by this much."""
+CROSS_ROOM = 0.02  # a cross-fitted guarantee says "about": the share may differ from it by this much
 FORECAST_ROOM = 0.01
 """How far apart the intervals of OpenAUC and of its forecast may lie: near 1 the forecast's is very narrow."""
 

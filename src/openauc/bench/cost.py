@@ -16,8 +16,7 @@ from openauc.bench.trial import TrialSpec
 from openauc.methods import build_method
 from openauc.recipe import Recipe
 
-COUNTED_SIDE = 64
-"""Larger images are counted at this side and scaled by their area, which is what convolutions do."""
+COUNTED_SIDE = 64  # larger images are counted at this side and scaled by their area, which is what convolutions do
 COUNTED_IMAGES = 4
 HEAD_PASSES = 2000
 """Passes over the samples that all fits of a head take together: strengths, folds, and the one that remains."""

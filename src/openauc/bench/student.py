@@ -12,8 +12,7 @@ import numpy as np
 from openauc._validation import check_fraction, import_extra
 from openauc.intervals import Interval
 
-MOST_FLIPPED = 15
-"""Up to this many differences all sign patterns are counted, 32,768 of them."""
+MOST_FLIPPED = 15  # up to this many differences all sign patterns are counted, 32,768 of them
 
 
 def mean_interval(values: Sequence[float], level: float) -> Interval | None:

@@ -211,8 +211,7 @@ def _columns(trials: Iterable[Scored]) -> list[Column]:
     return [column._replace(group=group) for column in ordered for group in (None, *groups[column])]
 
 
-Values = dict[tuple[int, int], float]
-"""(split, seed) -> value of a finished trial."""
+Values = dict[tuple[int, int], float]  # (split, seed) -> value of a finished trial
 
 
 def _column_cells(

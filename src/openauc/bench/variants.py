@@ -33,8 +33,7 @@ class Column(NamedTuple):
         return f"{name} ({self.held_out} held-out {classes})" if self.held_out else name
 
 
-MEAN = Column("mean")
-"""Unweighted mean over the protocols, for rows that have all of them with all their splits."""
+MEAN = Column("mean")  # unweighted mean over the protocols, for rows that have all of them with all their splits
 
 
 class Scored(NamedTuple):

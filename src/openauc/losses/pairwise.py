@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from openauc._validation import check_choice
 
-Surrogate = Callable[[Tensor], Tensor]
-"""An elementwise function of the gap r(unknown) - r(known)."""
+Surrogate = Callable[[Tensor], Tensor]  # an elementwise function of the gap r(unknown) - r(known)
 
 
 def square(t: Tensor, margin: float = 1.0) -> Tensor:

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from openauc import _validation as check
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints, Samples, score_bits
 
-Counts = NDArray[Any]
-"""Integers, or floats where samples are weighted."""
+Counts = NDArray[Any]  # integers, or floats where samples are weighted
 TINY = np.finfo(np.float32).tiny  # in place of 0 / 0: far below every count, also among float32
 _COMPILED = "openauc.metrics._pairs"
 _LOAD_FROM = 1 << 17  # samples; importing numba costs as much as numpy needs for this many

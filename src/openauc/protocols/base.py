@@ -17,8 +17,7 @@ from openauc._validation import UNKNOWN, check_choice, check_fraction, named
 from openauc.protocols.sources import Examples, FolderSource, Images, LazyImages, Source, concatenate, get_source, take
 from openauc.recipe import Recipe, published_recipes
 
-Part = Literal["test", "validation", "train"]
-"""The parts of `OpenSetData`."""
+Part = Literal["test", "validation", "train"]  # the parts of `OpenSetData`
 
 
 class Split(NamedTuple):

@@ -28,8 +28,7 @@ SourcePart = Literal["train", "test"]
 # Below this side, switching between threads costs more than decoding.
 _THREADED_SIDE = 128
 _IMAGE_COLUMNS = ("image", "img")
-LABEL_COLUMNS = ("label", "fine_label")
-"""Names of the column of labels, the most likely first."""
+LABEL_COLUMNS = ("label", "fine_label")  # names of the column of labels, the most likely first
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"})
 _HEIF_SUFFIXES = frozenset({".heic", ".heif"})
 IMAGE_SUFFIXES = _IMAGE_SUFFIXES | _HEIF_SUFFIXES | {".avif", ".tif", ".tiff"}

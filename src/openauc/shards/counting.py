@@ -17,8 +17,7 @@ from openauc.shards.reading import Batch, Plan, Slice, read_batches
 from openauc.streaming import Accumulator
 from openauc.streaming.accumulator import load_all, save_all
 
-MOST_SLICES = 10_000
-"""More are refused as a mistake, such as slicing by the number of the sample."""
+MOST_SLICES = 10_000  # more are refused as a mistake, such as slicing by the number of the sample
 
 _VERSION = 2
 

@@ -28,11 +28,9 @@ from openauc.shards.paths import Shard
 from openauc.streaming import Accumulator
 from openauc.streaming.accumulator import RESOLUTION
 
-BATCH_ROWS = 1 << 18
-"""Samples of a Parquet file that are in memory at a time; CSV and npz files are read whole."""
+BATCH_ROWS = 1 << 18  # samples of a Parquet file that are in memory at a time; CSV and npz files are read whole
 
-Slice = tuple[str | None, ...]
-"""A value for each column of slices, None where it is missing."""
+Slice = tuple[str | None, ...]  # a value for each column of slices, None where it is missing
 
 _LOGITS, _LOGIT_PREFIX = "logits", "logit_"
 

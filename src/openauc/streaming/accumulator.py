@@ -29,8 +29,7 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Samples, mark_
 from openauc.streaming.bounds import Certificate
 from openauc.streaming.rows import UNKNOWN_REJECTED, WRONG_REJECTED, BinCounts, Rows, RowStore, key_score, score_key
 
-RESOLUTION = 14
-"""Bits of the mantissa that tell bins apart, of 52."""
+RESOLUTION = 14  # bits of the mantissa that tell bins apart, of 52
 
 _FORMAT, _VERSION = "openauc accumulator", 2
 _COMPRESSION = 2  # numpy's own level takes four times as long for files a tenth smaller

@@ -13,8 +13,7 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, Ints, key_of_b
 N_KINDS = 5
 """Wrong, correct and unknown as in the rank table; then wrong and unknown ones that the model itself calls unknown."""
 WRONG_REJECTED, UNKNOWN_REJECTED = 3, 4
-MANTISSA_BITS = 10
-"""Bits of the mantissa that tell bins apart where no resolution is given."""
+MANTISSA_BITS = 10  # bits of the mantissa that tell bins apart where no resolution is given
 _FEWEST_PENDING = 1 << 12  # rows that are not worth a sort of their own
 _HALF = 32  # bits of a pair for the predicted class
 _MASK = (1 << _HALF) - 1

@@ -18,8 +18,7 @@ from torch import nn
 from openauc._files import atomic_write, parse_json, sealed, sealed_metadata
 from openauc.methods.base import Method
 
-HEADER = "openauc"
-"""Key of the JSON text in the header of our safetensors files."""
+HEADER = "openauc"  # key of the JSON text in the header of our safetensors files
 
 
 def save_checkpoint(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:

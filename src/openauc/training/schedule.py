@@ -5,10 +5,8 @@ import math
 from openauc.recipe import Recipe
 
 STEP_DECAY = 0.1
-LOWEST_SHARE = 1e-3
-"""The cosine ends at this share of the recipe's learning rate."""
-SHORTEST_LAGGING_CYCLE = 6
-"""Epochs; the shortest cycle of a published result."""
+LOWEST_SHARE = 1e-3  # the cosine ends at this share of the recipe's learning rate
+SHORTEST_LAGGING_CYCLE = 6  # epochs; the shortest cycle of a published result
 
 
 def learning_rate(recipe: Recipe, epoch: int) -> float:

@@ -20,14 +20,11 @@ from openauc.features.scores.base import Floats, Real, Rows
 
 COPY, ALIKE = 0.05, 0.2
 """Squared distance over the median one of the class: rows up to the first are copies, up to the second similar."""
-SAME_LETTERS = 0.7
-"""Texts whose triples of letters have at least this cosine count as copies."""
+SAME_LETTERS = 0.7  # texts whose triples of letters have at least this cosine count as copies
 CHANCE = 0.01
 """Share of rows that may have such a near neighbour by chance: in few dimensions, near rows are not copies."""
-COMPARED = 2000
-"""Rows of a class that are compared with each other; among the others, only equal rows are found."""
-TYPICAL_ROWS = 5.0
-"""Weight, in rows, of the median distance of all classes in that of one class."""
+COMPARED = 2000  # rows of a class that are compared with each other; among the others, only equal rows are found
+TYPICAL_ROWS = 5.0  # weight, in rows, of the median distance of all classes in that of one class
 
 
 class Copies(NamedTuple):

@@ -39,8 +39,7 @@ from openauc.features.scores.registry import SCORES
 from openauc.metrics.operating import Costs, choose_threshold, smallest_sample
 from openauc.predictions import Predictions
 
-CHUNK = 4096
-"""Samples predicted together, which bounds the memory."""
+CHUNK = 4096  # samples predicted together, which bounds the memory
 SMALL = 20_000_000
 """Entries of X up to which one thread fits: more threads slow small products down where cores are busy."""
 THRESHOLDS = ("acceptance", "youden", "cost")

@@ -28,10 +28,8 @@ from openauc.features.scores._arrays import Array
 from openauc.features.scores.base import Floats, Rows, Score
 from openauc.features.scores.registry import SCORES
 
-BY_CLASS = "_by_class"
-"""Suffix of the name of a score whose usual value for the predicted class was subtracted."""
-USUAL_ROWS = 5.0
-"""Weight, in rows, of the mean of all classes in the usual value of one class."""
+BY_CLASS = "_by_class"  # suffix of the name of a score whose usual value for the predicted class was subtracted
+USUAL_ROWS = 5.0  # weight, in rows, of the mean of all classes in the usual value of one class
 
 
 class EvidenceScale(NamedTuple):
@@ -101,10 +99,8 @@ class OutlierLogit(Score):
         return affine(features, self.weight, self.bias)[:, 0]
 
 
-OUTLIERS = "outliers"
-"""Name of the score that is learned from given outliers."""
-KINDS: dict[str, type[Score]] = {**SCORES, OUTLIERS: OutlierLogit}
-"""All scores that a :class:`HeadWithScores` may hold."""
+OUTLIERS = "outliers"  # name of the score that is learned from given outliers
+KINDS: dict[str, type[Score]] = {**SCORES, OUTLIERS: OutlierLogit}  # all scores that a HeadWithScores may hold
 
 
 @dataclass(frozen=True)

@@ -35,16 +35,13 @@ from openauc.intervals import Interval
 from openauc.metrics.operating import Costs
 
 FORMAT = "openauc.OpenSetClassifier"
-VERSION = 3
-"""Version of the format. Version 2 had two files; version 1 also had one scaling factor for all features."""
+VERSION = 3  # version of the format. Version 2 had two files; version 1 also had one scaling factor for all features
 OLD_ARRAYS = ("model.next.safetensors", "model.safetensors")
 DTYPES = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
 REJECTOR_KINDS: dict[str, type[Rejector]] = {"average": Average, "learned": Learned}
 RECORDS = (HeadWithScores, Scaling, EvidenceScale, Calibration, FitReport, Tried, Interval, TableSpec, Costs)
-LONGEST = 200
-"""Characters of the description of a parameter that JSON cannot hold."""
-MOST_BYTES = 2**28
-"""Largest size of the array of class labels."""
+LONGEST = 200  # characters of the description of a parameter that JSON cannot hold
+MOST_BYTES = 2**28  # largest size of the array of class labels
 
 Arrays = dict[str, NDArray[Any]]
 

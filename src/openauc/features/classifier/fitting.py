@@ -41,39 +41,32 @@ from openauc.features.scores.registry import SCORES
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
-Plan = tuple[Rows, Rows]
-"""Training rows and test rows of one head."""
+Plan = tuple[Rows, Rows]  # training rows and test rows of one head
 
 LEFT_OUT = ("knn_50", "mahalanobis", "relative_mahalanobis", "vim", "fdbd", "norm", "react", "scale")
 """Scores that are used only if asked for by name: similar to others on embeddings, slow, or made for networks."""
-COMPARED = tuple(name for name in SCORES if name not in LEFT_OUT)
-"""Scores that are compared on held-out classes."""
+COMPARED = tuple(name for name in SCORES if name not in LEFT_OUT)  # scores that are compared on held-out classes
 COVARIANCES, ROWS_FOR_THEM = ("mahalanobis_pp", "relative_mahalanobis_pp"), 0.25
 """Scores that are left out if there are fewer rows than this for each feature: they would change with every row."""
 STRENGTH_FOLDS, DECISIVE, AHEAD = 3, ("max_logit", "entropy"), 0.002
 """Folds and scores that choose the strength of the head: keep the default unless another gains this much OpenAUC."""
-SPLIT_SHARE = 0.2
-"""Share of the rows that ``calibration="split"`` sets aside."""
+SPLIT_SHARE = 0.2  # share of the rows that `calibration="split"` sets aside
 LARGE = 20_000
 """With more rows than this, some rows are set aside to calibrate, and the folds use only a part of the others."""
 MOST_ROWS, FEWEST_OF_CLASS = 10_000, 20
 """Rows that the folds then use; more, if needed, to keep this many of each class."""
 ASIDE, ASIDE_SHARE, FOR_SCALE = 5_000, 0.1, 0.2
 """Rows then set aside, as a number and as a share (the smaller one counts); the share of them for the scale."""
-MOST_SCORED = 50_000
-"""Most rows that the scores of the final head are fitted on."""
-MOST_REPEATED = 10_000
-"""Most rows for which folds without some classes are repeated where classes are few."""
+MOST_SCORED = 50_000  # most rows that the scores of the final head are fitted on
+MOST_REPEATED = 10_000  # most rows for which folds without some classes are repeated where classes are few
 FEW, MANY_PARTS, CLASS_FOLDS = 5_000, 10, 12
 """Up to this many rows, the rows are cut into at least MANY_PARTS, and the classes into up to CLASS_FOLDS."""
 FOR_FORECAST, HALF_FOLDS = 4, 5
 """Rows that most classes need for a forecast; folds that measure the gain from more rows."""
 FEWEST_OUTLIERS, OUTLIERS_LIKE = 5, 50.0
 """Outliers needed for a score of their own; number at which they weigh as much as all held-out samples."""
-SOME_ALIKE = 0.02
-"""Share of similar rows from which calibration is repeated with larger groups."""
-SMALL_CLASS = 10
-"""A class with fewer rows (copies count once) is too small for a guarantee of its own."""
+SOME_ALIKE = 0.02  # share of similar rows from which calibration is repeated with larger groups
+SMALL_CLASS = 10  # a class with fewer rows (copies count once) is too small for a guarantee of its own
 COLLAPSED, NEAR_PERFECT = 0.9, 0.95
 """Variance inside classes over that between them, and accuracy: signs of an encoder trained on these samples.
 

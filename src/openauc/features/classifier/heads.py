@@ -29,8 +29,7 @@ from openauc.features.scores.base import Floats, Rows
 
 MOST_LOGITS = 20_000_000
 """Samples times classes up to which scikit-learn fits the logistic head; beyond, mini-batches are used."""
-BATCH, PASSES, MOMENTUM = 1024, 8, 0.9
-"""Fit by mini-batches: rows of a batch, passes over all rows, momentum."""
+BATCH, PASSES, MOMENTUM = 1024, 8, 0.9  # fit by mini-batches: rows of a batch, passes over all rows, momentum
 COVARIANCE_ROWS, DAMPING = 16_384, 0.3
 """Rows that the covariance of the features is taken from; share of the mean variance added before it is inverted."""
 PLENTY, FASTEST = 400, 8.0

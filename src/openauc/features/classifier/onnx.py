@@ -23,8 +23,7 @@ from openauc.features.classifier.files import DTYPES, portable_head
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-MOST_BYTES = 2**31 - 1
-"""Limit of a protobuf message, and so of an ONNX file."""
+MOST_BYTES = 2**31 - 1  # limit of a protobuf message, and so of an ONNX file
 
 
 def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = None) -> None:

@@ -37,14 +37,11 @@ EVIDENCE = (*_PLAIN, *(name + BY_CLASS for name in CONFIDENCE))
 """Evidence of the learned rejector."""
 BASES = ("max_logit", "entropy", "distance", "class_mean")
 """Scores that the learned rejector may be shrunk toward in place of the average."""
-BY_FAR = 2.0
-"""Standard errors, over held-out classes, by which a rejector must be better to replace the default."""
-CLIP = 8.0
-"""Evidence is cut at this many deviations from a usual known sample, except for a distance."""
+BY_FAR = 2.0  # standard errors, over held-out classes, by which a rejector must be better to replace the default
+CLIP = 8.0  # evidence is cut at this many deviations from a usual known sample, except for a distance
 KNOTS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 RIDGE, MOST_ROWS = 1e-3, 20_000
-HALF_AT = 8.0
-"""Number of known classes at which the base and the learned function have the same weight."""
+HALF_AT = 8.0  # number of known classes at which the base and the learned function have the same weight
 
 
 class Rejector:

@@ -16,8 +16,7 @@ from openauc.intervals import Interval
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
-GUARANTEE_ROOM = 0.02
-"""A change of acceptance or forecast up to this size is not reported."""
+GUARANTEE_ROOM = 0.02  # a change of acceptance or forecast up to this size is not reported
 
 
 @dataclass(frozen=True)

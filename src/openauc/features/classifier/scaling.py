@@ -12,12 +12,10 @@ from openauc.features.scores._arrays import Array
 from openauc.features.scores.base import Floats, Rows
 
 SCALINGS = ("auto", "embedding", "columns")
-LENGTH = 10.0
-"""Root mean square length of scaled features, so that one grid of strengths suits all encoders."""
+LENGTH = 10.0  # root mean square length of scaled features, so that one grid of strengths suits all encoders
 NARROWEST, UNLIKE = 32, 100.0
 """Fewer than 32 features, or one that varies 100 times more than the median one, are columns of a table."""
-MOST_ROWS, CHUNK = 100_000, 8192
-"""Most rows to compute mean and deviation from, and rows that are scaled together."""
+MOST_ROWS, CHUNK = 100_000, 8192  # most rows to compute mean and deviation from, and rows that are scaled together
 
 
 class Scaling(NamedTuple):

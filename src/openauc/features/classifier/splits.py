@@ -16,8 +16,7 @@ from openauc.features.scores.base import Rows
 from openauc.features.scores.distance import turns_in_class
 from openauc.scoring import make_scorer
 
-FEWEST_FOLDS = 12
-"""Folds are repeated, with classes cut in another way, until there are about as many."""
+FEWEST_FOLDS = 12  # folds are repeated, with classes cut in another way, until there are about as many
 
 openauc_scorer = make_scorer("openauc", open_score="auto")
 """OpenAUC as ``scoring`` of scikit-learn; classes that the estimator was not fitted on count as unknown."""

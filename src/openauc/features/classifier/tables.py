@@ -27,12 +27,10 @@ TEXTS = ("text", "message", "sentence", "utterance", "query", "question", "body"
 """Names of a column of embeddings, of labels, or of texts, the likeliest first."""
 Missing = Literal["refuse", "drop", "median"]
 """What to do about empty cells among the features: raise, drop the row, or fill in the median of the column."""
-DECISIONS = ("y_true", "prediction", "y_pred", "open_score", "p_value")
-"""Columns of :func:`decide` and :func:`truth`."""
+DECISIONS = ("y_true", "prediction", "y_pred", "open_score", "p_value")  # columns of decide and truth
 MODEL = "classifier.safetensors"
 """The file in the folder of a model, written by :mod:`~openauc.features.classifier.files`."""
-OLD_MODEL, OLD_TABLE = "model.json", "source.json"
-"""Files of the formats 1 and 2."""
+OLD_MODEL, OLD_TABLE = "model.json", "source.json"  # files of the formats 1 and 2
 
 _NUMBERS_OF_ROWS = {"", "id", "index", "unnamed: 0", "__index_level_0__"}
 """Names, in lower case, of columns that number the rows."""

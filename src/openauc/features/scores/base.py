@@ -13,13 +13,11 @@ Floats = NDArray[np.float64]
 Real = NDArray[np.floating]
 Labels = NDArray[Any]
 Rows = NDArray[np.int64]
-CHUNK = 2**21
-"""Entries of the largest array that a call makes: 16 MB in float64, a few of which exist at a time."""
+CHUNK = 2**21  # entries of the largest array that a call makes: 16 MB in float64, a few of which exist at a time
 
 HEAD_NAMES = ("logistic", "class_mean", "mlp")
 """Names of our heads, the classifiers on embeddings (:mod:`openauc.features.classifier.heads`)."""
-REJECTORS = ("learned", "average", "selected")
-"""Names of the rejectors that use several scores, and held-out classes."""
+REJECTORS = ("learned", "average", "selected")  # names of the rejectors that use several scores, and held-out classes
 
 
 class Score:

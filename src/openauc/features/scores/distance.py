@@ -12,12 +12,9 @@ from openauc.features.scores.base import Floats, Labels, Real, Score
 
 REFERENCES, PER_CLASS = 1024, 8
 """Most training samples that a new sample is compared with; more if a class would have fewer than 8 of them."""
-SHRINKAGE = 0.01
-"""Smallest share of the mean eigenvalue in a covariance."""
-SPREAD_ROWS = 5.0
-"""Weight, in rows, of the spread of all classes in the spread of one class."""
-ROUNDING = 1e-12
-"""Relative rounding error of the mean of equal numbers, at most."""
+SHRINKAGE = 0.01  # smallest share of the mean eigenvalue in a covariance
+SPREAD_ROWS = 5.0  # weight, in rows, of the spread of all classes in the spread of one class
+ROUNDING = 1e-12  # relative rounding error of the mean of equal numbers, at most
 
 
 class NearestNeighbour(Score):

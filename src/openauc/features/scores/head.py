@@ -15,8 +15,7 @@ from openauc.features.scores._arrays import Array, lengths, like, log_sum_exp, n
 from openauc.features.scores.base import Floats, Labels, Real, Score
 from openauc.features.scores.distance import ROUNDING, draw_references, mean_of
 
-NEGLIGIBLE = 1e-12
-"""An eigenvalue, or squared length, below this share of the largest counts as zero."""
+NEGLIGIBLE = 1e-12  # an eigenvalue, or squared length, below this share of the largest counts as zero
 
 
 class ViM(Score):
