@@ -86,7 +86,7 @@ plt.show()
 # lost them whatever their score: that is the paper's switch. What each score adds:
 
 rejectors = {"intents": intents.rejector_, "digits": digits.rejector_}
-contributions = {name: rejector.contributions() for name, rejector in rejectors.items()}
+contributions = {name: rejector.curves() for name, rejector in rejectors.items()}
 # sphinx_gallery_start_ignore
 fig, axes = plt.subplots(3, 4, figsize=(8.6, 5.6), sharex=True, sharey=True)
 places = dict(zip(EVIDENCE, axes.ravel(), strict=True))

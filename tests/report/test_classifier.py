@@ -110,7 +110,7 @@ def test_scores_are_shown_with_intervals_and_the_choice_first_seen(page: str, cl
     assert data["chosen"] == classifier.report_.chosen
     far = [score["far"] for score in data["evidence"]["scores"]]
     assert far == sorted(far, reverse=True)
-    _, curves = classifier.rejector_.contributions()
+    _, curves = classifier.rejector_.curves()
     by_name = dict(zip(classifier.rejector_.names, curves, strict=True))
     for score in data["evidence"]["scores"]:
         np.testing.assert_allclose(score["curve"], by_name[score["name"]], atol=1e-5)

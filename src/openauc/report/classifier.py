@@ -144,9 +144,9 @@ def _place(positions: list[tuple[float, float | None]], asked: float) -> int:
 
 def _evidence(rejector: Any) -> dict[str, Any] | None:
     """What each score adds to the open-set score of a learned rejector, the largest first."""
-    if not hasattr(rejector, "contributions"):
+    if not hasattr(rejector, "base"):
         return None
-    grid, curves = rejector.contributions()
+    grid, curves = rejector.curves()
     scores = [
         {"name": name, "curve": curve.round(5).tolist(), "far": float(np.interp(_FAR, grid, curve))}
         for name, curve in zip(rejector.names, curves, strict=True)

@@ -217,7 +217,7 @@ def test_samples_of_held_out_classes_rank_above_and_every_score_counts():
 def test_with_one_telling_score_it_is_found():
     folds = folds_of_classes(shift=np.eye(N_SCORES)[3] * 2)
     learned = learn(folds, n_classes=1000)
-    grid, curves = learned.contributions()
+    grid, curves = learned.curves()
     ranges = np.ptp(curves[:, (grid >= -2) & (grid <= 3)], axis=1)
     assert ranges.argmax() == 3
     assert (ranges[3] > 4 * np.delete(ranges, 3)).all()
@@ -287,7 +287,7 @@ def test_both_terms_are_standardised_on_correct_known_samples():
 
 def test_contributions_add_up_to_the_score():
     learned = learn(folds_of_classes())
-    grid, curves = learned.contributions()
+    grid, curves = learned.curves()
     place = np.random.default_rng(0).integers(0, len(grid), size=(50, N_SCORES))
     expected = learned(np.zeros((1, N_SCORES))) + curves[np.arange(N_SCORES), place].sum(1)
     np.testing.assert_allclose(learned(grid[place]), expected)
@@ -540,7 +540,7 @@ def test_enough_outliers_are_a_score_of_their_own(count, few_folds):
     assert model.rejector_.names == expected
     assert tuple(model.head_with_scores_.scores) == (*plain, *outliers)
     assert OUTLIERS not in tried(model)
-    _, curves = model.rejector_.contributions()
+    _, curves = model.rejector_.curves()
     assert len(curves) == len(expected)
 
 

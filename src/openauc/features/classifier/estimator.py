@@ -28,6 +28,7 @@ from openauc._columns import is_empty
 from openauc._validation import UNKNOWN, check_choice, check_fraction, check_same_length, named
 from openauc.features.classifier.conformal import Calibration, benjamini_hochberg, guarantee
 from openauc.features.classifier.evidence import KINDS, name_of
+from openauc.features.classifier.explanation import Examples, Explanation, explain
 from openauc.features.classifier.fitting import Fitting
 from openauc.features.classifier.heads import HEADS, is_fitted
 from openauc.features.classifier.report import FitReport, with_other_rows
@@ -143,6 +144,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None = None
     verbose: bool | Callable[[str], object] = False
     report_: FitReport = field(init=False)
+    examples_: Examples = field(init=False)
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -174,8 +176,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight[~outlier] *= compute_sample_weight(self.class_weight, labels[~outlier])  # None: all ones
         code = np.arange(len(labels)) if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
         check_same_length(X=features, groups=code)
+        kept = np.arange(len(labels))
         if weight is not None and (weight == 0).any():
-            kept = weight > 0
+            kept = np.flatnonzero(weight)
             features, labels, outlier = features[kept], labels[kept], outlier[kept]
             weight, code = weight[kept], code[kept]
         self.classes_, known = np.unique(labels[~outlier], return_inverse=True)
@@ -193,6 +196,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with threadpool_limits(1 if features.size < SMALL else None, user_api="blas"):
             rng = check_random_state(self.random_state)
             calibration, alike = Fitting(self, features, numbers, weight, code, rng).run()
+        self.examples_ = self.examples_._replace(row=kept[self.examples_.row])
         self._take_calibration(calibration.scores, calibration.predicted, self.calibration_kind_)
         for sentence in with_other_rows(self, calibration, alike):
             self.report_ = replace(self.report_, notes=(*self.report_.notes, sentence))
@@ -332,15 +336,45 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scored(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
         """Scores and logits, a chunk of samples at a time."""
         check_is_fitted(self)
-        features = np.asarray(validate_data(self, self._by_name(X), reset=False, dtype=[self.dtype_]))
+        features = self._features(X)
         for start in range(0, len(features), CHUNK):
             yield self._score(features[start : start + CHUNK])
+
+    def _features(self, X: ArrayLike) -> NDArray[Any]:
+        """Checked features, in the type of fit."""
+        return np.asarray(validate_data(self, self._by_name(X), reset=False, dtype=[self.dtype_]))
 
     def _score(self, X: Array) -> tuple[Array, Array]:
         """Scores and logits, in the array API."""
         raw, logits = self.head_with_scores_(X)
         predicted = logits.__array_namespace__().argmax(logits, axis=1)
         return self.rejector_(self.evidence_scale_(raw, predicted)), logits
+
+    def explain(self, X: ArrayLike, *, unknown_share: float | None = None) -> Explanation:
+        """Why each sample is accepted or rejected.
+
+        Parameters
+        ----------
+        X
+            Embeddings (n, d).
+        unknown_share
+            Share of unknown samples among samples like these, for :attr:`Explanation.p_unknown`. None: it is estimated
+            from X, so X should be a batch rather than one sample.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> centres = 6 * np.eye(5)
+        >>> X = np.repeat(centres, 40, axis=0) + rng.normal(size=(200, 5))
+        >>> classifier = OpenSetClassifier(random_state=0).fit(X, np.repeat(["ant", "bee", "cat", "dog", "elk"], 40))
+        >>> print(classifier.explain([centres[1], 9 * centres[1]]))
+        known: like `bee`
+        unknown: far from everything seen in training
+        """
+        check_is_fitted(self)
+        if unknown_share is not None:
+            check_fraction("unknown_share", unknown_share, one=False)
+        return explain(self, self._features(X), unknown_share)
 
     def set_threshold(
         self,

@@ -25,6 +25,7 @@ from openauc.environment import environment
 from openauc.features.classifier.conformal import Calibration
 from openauc.features.classifier.estimator import OpenSetClassifier
 from openauc.features.classifier.evidence import KINDS, EvidenceScale, HeadWithScores
+from openauc.features.classifier.explanation import Examples
 from openauc.features.classifier.heads import HEADS, EstimatorHead, Head
 from openauc.features.classifier.rejector import Average, Learned, Rejector
 from openauc.features.classifier.report import FitReport, Tried
@@ -39,7 +40,7 @@ VERSION = 3  # version of the format. Version 2 had two files; version 1 also ha
 OLD_ARRAYS = ("model.next.safetensors", "model.safetensors")
 DTYPES = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
 REJECTOR_KINDS: dict[str, type[Rejector]] = {"average": Average, "learned": Learned}
-RECORDS = (HeadWithScores, Scaling, EvidenceScale, Calibration, FitReport, Tried, Interval, TableSpec, Costs)
+RECORDS = (Examples, HeadWithScores, Scaling, EvidenceScale, Calibration, FitReport, Tried, Interval, TableSpec, Costs)
 LONGEST = 200  # characters of the description of a parameter that JSON cannot hold
 MOST_BYTES = 2**28  # largest size of the array of class labels
 

@@ -29,6 +29,7 @@ from openauc.features.classifier.evidence import (
     name_of,
     standardise,
 )
+from openauc.features.classifier.explanation import Examples
 from openauc.features.classifier.heads import HEADS, EstimatorHead, Head, is_fitted, thawed
 from openauc.features.classifier.rejector import AVERAGE, CONFIDENCE, Choice, Rejector, choose_rejector, estimate
 from openauc.features.classifier.report import FitReport, Tried
@@ -392,7 +393,10 @@ class Fitting:
         else:
             weight = None if self.weight is None else self.weight[rows]
             head.fit(task.scaling.rows(self.X, rows) if head.scaled else self.X[rows], self.y[rows], weight)
-        some = np.append(self._draw(rows, MOST_SCORED), outliers)
+        known = self._draw(rows, MOST_SCORED)
+        has_references = "distance" in task.names
+        self.model.examples_ = Examples.draw(self.X, self.y, known, task.scaling, keep_features=not has_references)
+        some = np.append(known, outliers)
         return HeadWithScores.fit(head, self.X[some], self.y[some], task.scores, task.scaling)
 
     def _calibrate(

@@ -65,6 +65,21 @@ class Rejector:
         beyond = evidence[:, self.names.index("distance")] - CLIP
         return score + xp.where(beyond > 0, beyond, xp.zeros_like(beyond))
 
+    def contributions(self, evidence: Floats) -> Floats:
+        """(n, m) what each column adds to the score, compared with evidence 0, that of a usual known sample.
+
+        The score is a sum of one function of each column, so they add up to it less the score of evidence 0.
+        """
+        columns = np.arange(len(self.names))
+        alone = [self(np.where(columns == column, evidence, 0.0)) for column in columns]
+        added: Floats = np.stack(alone, axis=1) - self(np.zeros((1, len(columns))))
+        return added
+
+    def curves(self) -> tuple[Floats, Floats]:
+        """Grid (k,) of evidence, and (m, k) what each column adds there."""
+        grid = np.linspace(-4.0, CLIP, 49)
+        return grid, self.contributions(np.repeat(grid[:, None], len(self.names), axis=1)).T
+
     def _combine(self, evidence: Array) -> Array:
         raise NotImplementedError(f"{type(self).__name__} has no _combine(evidence); define it.")
 
@@ -154,21 +169,6 @@ class Learned(Rejector):
         (learned_mean, learned_deviation), (mean, deviation) = self.learned_scale, self.base_scale
         learned = (self._additive(evidence) - learned_mean) / learned_deviation
         return self.base_weight * (self._base(evidence) - mean) / deviation + (1.0 - self.base_weight) * learned
-
-    def contributions(self) -> tuple[Floats, Floats]:
-        """Grid (k,) of standardised evidence, and (m, k) what each score adds there, less what it adds at 0."""
-        grid = np.linspace(-4.0, CLIP, 49)
-        share = (1.0 - self.base_weight) / self.learned_scale[1]
-        zero = np.zeros((1, len(self.names)))
-        curves = []
-        for column, name in enumerate(self.names):
-            evidence = np.repeat(zero, len(grid), 0)
-            evidence[:, column] = grid
-            curve = share * (self._additive(evidence) - self._additive(zero))
-            if name in self.base:
-                curve = curve + self.base_weight * grid / len(self.base) / self.base_scale[1]
-            curves.append(curve)
-        return grid, np.stack(curves)
 
 
 def _hinges(evidence: Array) -> Array:

@@ -1,0 +1,210 @@
+"""Why a sample is accepted or rejected: what each score adds, the nearest training rows, and one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.isotonic import IsotonicRegression
+from sklearn.neighbors import NearestNeighbors
+
+from openauc.features.classifier.evidence import BY_CLASS, HeadWithScores
+from openauc.features.classifier.scaling import CHUNK, Scaling
+from openauc.features.scores.base import Floats, Rows
+from openauc.features.scores.distance import SPREAD_ROWS, draw_references
+
+if TYPE_CHECKING:
+    from openauc.features.classifier.estimator import OpenSetClassifier
+
+NEAREST = 3
+"""Training rows that are shown for each sample."""
+FAR, LESS_ALIKE = 0.99, 0.8
+"""Shares of training rows that are nearer to others than a sample which is "far", or "less alike than usual"."""
+BETWEEN = 0.3
+"""A sample is between two classes if their probabilities differ by less."""
+STEPS = 200
+"""Steps that estimate the share of unknown samples."""
+
+
+class Examples(NamedTuple):
+    """Training rows that new samples are compared with, equally many of each class where possible."""
+
+    row: Rows  # (m,) numbers of the rows in the data of fit
+    label: Rows  # (m,) index of the class
+    apart: Floats  # (m,) mean distance to the nearest other examples, over the usual one of the class
+    usual: Floats  # (C,) usual mean distance of an example of each class to the nearest other ones
+    features: NDArray[Any] | None  # (m, d), scaled; None if the score `distance` keeps them
+    names: NDArray[Any] | None = None  # (m,) texts, file names or ids
+
+    @classmethod
+    def draw(cls, X: NDArray[Any], y: Rows, rows: Rows, scaling: Scaling, *, keep_features: bool) -> Examples:
+        """Examples from the rows of known classes that a head was fitted on."""
+        row = rows[draw_references(y[rows])]
+        features, label = scaling.rows(X, row), y[row]
+        distance = NearestNeighbors(n_neighbors=min(NEAREST, len(row) - 1)).fit(features).kneighbors()[0].mean(axis=1)
+        total, count = np.bincount(label, distance), np.bincount(label)
+        usual = (total + SPREAD_ROWS * distance.mean()) / (count + SPREAD_ROWS)
+        usual = np.maximum(usual, np.finfo(np.float32).tiny)  # of copies
+        return cls(row, label, distance / usual[label], usual, features if keep_features else None)
+
+    def named(self, names: NDArray[Any]) -> Examples:
+        """The same with the texts, file names or ids of all rows of fit."""
+        return self._replace(names=names[self.row].astype(str))
+
+    def nearest(self, features: NDArray[Any], fitted: HeadWithScores) -> tuple[Floats, Rows]:
+        """(n, 3) distances to the nearest examples, and which they are, the nearest first."""
+        kept = self.features
+        if kept is None:
+            distance: Any = fitted.scores["distance"]
+            kept = distance.references + distance.mean
+        found: tuple[Floats, Rows] = (
+            NearestNeighbors(n_neighbors=min(NEAREST, len(kept))).fit(kept).kneighbors(features)
+        )
+        return found
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why each of n samples is accepted or rejected; ``str()`` has a line for each.
+
+    Parameters
+    ----------
+    sentence
+        (n,) the reason in words.
+    unknown, predicted
+        (n,) whether it is rejected, and its class, rejected or not.
+    score, threshold
+        (n,) its open-set score, and the threshold of its class.
+    contributions
+        For each score, (n,) what it adds to the open-set score, compared with a usual known sample. Together they are
+        ``score`` less a constant.
+    p_unknown
+        (n,) probability that a sample is unknown, where the share ``unknown_share`` of the samples is, and unknown
+        samples score like those of held-out classes; None if no classes could be held out.
+    unknown_share
+        The share that was given, or else the estimated one.
+    nearest_rows, nearest_labels, nearest_distances
+        (n, 3) nearest of the training rows that the model keeps: numbers of the rows, classes, distances between
+        scaled features.
+    nearest_names
+        (n, 3) texts, file names or ids of these rows, if the model keeps them.
+    """
+
+    sentence: NDArray[np.str_]
+    unknown: NDArray[np.bool_]
+    predicted: NDArray[Any]
+    score: Floats
+    threshold: Floats
+    contributions: dict[str, Floats]
+    p_unknown: Floats | None
+    unknown_share: float | None
+    nearest_rows: Rows
+    nearest_labels: NDArray[Any]
+    nearest_distances: Floats
+    nearest_names: NDArray[Any] | None
+
+    def __str__(self) -> str:
+        rows = zip(self.unknown.tolist(), self.sentence.tolist(), strict=True)
+        return "\n".join(f"{'unknown' if unknown else 'known'}: {sentence}" for unknown, sentence in rows)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Columns to write beside decisions."""
+        names = self.nearest_rows if self.nearest_names is None else self.nearest_names
+        columns: dict[str, NDArray[Any]] = {"explanation": self.sentence}
+        if self.p_unknown is not None:
+            columns["p_unknown"] = self.p_unknown
+        for place in range(names.shape[1]):
+            pairs = zip(self.nearest_labels[:, place].tolist(), names[:, place].tolist(), strict=True)
+            columns[f"nearest_{place + 1}"] = np.array([f"{label}: {name}" for label, name in pairs])
+        return columns | {f"adds_{name}": values for name, values in self.contributions.items()}
+
+
+def explain(classifier: OpenSetClassifier, X: NDArray[Any], unknown_share: float | None) -> Explanation:
+    """Explain the decisions of a fitted classifier on (n, d) features."""
+    if not hasattr(classifier, "examples_"):
+        raise ValueError(
+            "this model was saved by an older openauc and keeps no training rows to compare with; fit it again."
+        )
+    examples, classes = classifier.examples_, classifier.classes_
+    parts = [_parts(classifier, X[start : start + CHUNK]) for start in range(0, len(X), CHUNK)]
+    score, likely, lead, contributions, distance, nearest = map(np.concatenate, zip(*parts, strict=True))
+    predicted = likely[:, 0]
+    threshold = classifier.thresholds_[predicted]
+    unknown = ~(score <= threshold)  # NaN is unknown
+    added: dict[str, Floats] = {}
+    for column, values in zip(classifier.rejector_.names, contributions.T, strict=True):
+        name = column.removesuffix(BY_CLASS)
+        added[name] = added.get(name, 0.0) + values
+    held_out = classifier.held_out_scores_[classifier.held_out_kinds_ < 0]
+    p_unknown, share = probability(score, classifier.calibration_scores_, held_out, unknown_share)
+    apart = distance.mean(axis=1) / examples.usual[predicted]
+    far, less_alike = np.quantile(examples.apart, [FAR, LESS_ALIKE])
+    strongest = np.array(list(added))[np.argmax(list(added.values()), axis=0)]
+
+    def sentence(i: int) -> str:
+        one, other = classes[likely[i]].tolist()
+        if not unknown[i]:
+            return f"like `{one}`"
+        if not apart[i] <= far:
+            return "far from everything seen in training"
+        if lead[i] < BETWEEN:
+            return f"between `{one}` and `{other}`"
+        if apart[i] > less_alike:
+            return f"like `{one}`, but the nearest training rows are less alike than usual"
+        return f"like `{one}`, but {strongest[i]} is higher than usual"
+
+    return Explanation(
+        sentence=np.array(list(map(sentence, range(len(X))))),
+        unknown=unknown,
+        predicted=classes[predicted],
+        score=score,
+        threshold=threshold,
+        contributions=added,
+        p_unknown=p_unknown,
+        unknown_share=share,
+        nearest_rows=examples.row[nearest],
+        nearest_labels=classes[examples.label[nearest]],
+        nearest_distances=distance,
+        nearest_names=None if examples.names is None else examples.names[nearest],
+    )
+
+
+def _parts(classifier: OpenSetClassifier, X: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Scores, the two likeliest classes, the lead of the first, contributions, and the nearest examples."""
+    fitted, rejector = classifier.head_with_scores_, classifier.rejector_
+    raw, logits = fitted(X)
+    likely = np.argsort(-logits, axis=1, kind="stable")[:, :2]
+    first, second = np.take_along_axis(softmax(logits, axis=1), likely, axis=1).T
+    evidence = classifier.evidence_scale_(raw, likely[:, 0])
+    distance, nearest = classifier.examples_.nearest(fitted.scaling(X), fitted)
+    return rejector(evidence), likely, first - second, rejector.contributions(evidence), distance, nearest
+
+
+def probability(
+    score: ArrayLike, known: ArrayLike, unknown: ArrayLike, share: float | None
+) -> tuple[Floats | None, float | None]:
+    """(n,) probabilities that samples are unknown, from scores of known and of unknown samples; and the share.
+
+    The odds at equal shares are an isotonic function of the score. The share is the given one, or else the one that
+    makes the samples likeliest (Saerens et al., 2002), with one known and one unknown sample added.
+
+    >>> p, share = probability([0.0, 3.0], known=[0.0, 0.0, 0.0, 3.0], unknown=[0.0, 3.0, 3.0, 3.0], share=0.5)
+    >>> p.round(9).tolist()
+    [0.25, 0.75]
+    """
+    known, unknown = np.asarray(known), np.asarray(unknown)
+    if not (len(known) and len(unknown)):
+        return None, share
+    truth = np.repeat([0.0, 1.0], [len(known), len(unknown)])
+    weight = np.where(truth, 1.0 / len(unknown), 1.0 / len(known))
+    curve = IsotonicRegression(out_of_bounds="clip").fit(np.concatenate([known, unknown]), truth, weight)
+    certain = 1.0 / (min(len(known), len(unknown)) + 2)  # no probability is nearer to 0 or 1
+    even = np.clip(curve.predict(np.nan_to_num(score, nan=np.finfo(np.float64).max)), certain, 1.0 - certain)
+    odds = even / (1.0 - even)
+    found = 0.5 if share is None else share
+    for _ in range(STEPS if share is None else 0):
+        found = float((1.0 + (found * odds / (found * odds + 1.0 - found)).sum()) / (2.0 + len(odds)))
+    return found * odds / (found * odds + 1.0 - found), found
