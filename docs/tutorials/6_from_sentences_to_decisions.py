@@ -78,6 +78,23 @@ for acceptance in (0.99, 0.95, 0.9, 0.8):
     print(f"{acceptance:.0%}: {', '.join(unknown) or 'none'}")
 
 # %%
+# Why
+# ---
+#
+# :meth:`~openauc.features.OpenSetClassifier.explain` says it for each sentence: in words, by the nearest training rows,
+# and by what each score adds. ``openauc predict --explain`` writes the same as columns, with the training sentences
+# themselves. ``p_unknown`` is the probability that a sentence is unknown. It depends on the share of unknown sentences,
+# which is estimated from the batch unless you state it.
+
+classifier.set_threshold(acceptance=0.95)
+explained = classifier.explain(new)
+questions.assign(
+    why=explained.sentence,
+    p_unknown=explained.p_unknown.round(2),
+    nearest=sentences["text"].to_numpy()[explained.nearest_rows[:, 0]],
+)
+
+# %%
 # Test
 # ----
 #

@@ -207,6 +207,44 @@ def test_without_labels_there_is_nothing_to_evaluate(fitted: tuple[Path, str], t
     assert "y_true" in read_columns(tmp_path / "d.csv")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_decisions_are_explained(fitted: tuple[Path, str], tmp_path: Path, suffix: str) -> None:
+    folder, _ = fitted
+    out, model = tmp_path / f"decisions{suffix}", OpenSetClassifier.load(folder / "model")
+    said = run("predict", folder / "model", folder / "test.parquet", "-o", out, "--explain")
+    columns = read_columns(out)
+    explained = model.explain(np.stack(pq.read_table(folder / "test.parquet")["embedding"].to_pylist()))
+    assert columns["explanation"].tolist() == explained.sentence.tolist()
+    np.testing.assert_allclose(columns["p_unknown"], explained.p_unknown)
+    assert f"{explained.unknown_share:.0%} unknown rows" in said
+    row = int(explained.nearest_rows[0, 0])
+    assert columns["nearest_1"][0] == f"{NAMES[row // 40]}: {row}, a row"
+    added = sum(columns[f"adds_{name}"] for name in explained.contributions)
+    np.testing.assert_allclose(np.ptp(columns["open_score"] - added), 0.0, atol=1e-9)
+    assert evaluate(*Predictions.load(out)).openauc > 0.9
+
+
+def test_texts_can_be_left_out_of_a_model(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    run("fit", folder / "train.parquet", *QUICK, "-o", tmp_path / "m", "-q", "--no-names")
+    assert b", a row" not in (tmp_path / "m" / MODEL).read_bytes()
+    out = tmp_path / "out.csv"
+    said = run("predict", tmp_path / "m", folder / "test.parquet", "-o", out, "--explain", "--unknown-share", 0.25)
+    assert "25% unknown rows" in said
+    label, row = read_columns(out)["nearest_1"][0].split(": ")
+    assert NAMES[int(row) // 40] == label
+
+
+def test_explaining_the_wrong_thing_is_refused(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = fitted
+    words = ("predict", folder / "model", folder / "test.parquet", "-o", tmp_path / "out.csv")
+    assert "--explain" in run(*words, "--explain", "--fdr", 0.1, code=2)
+    assert "--unknown-share is 25.0" in run(*words, "--explain", "--unknown-share", 25, code=2)
+    assert "--explain" in run(*words, "--unknown-share", 0.2, code=2)
+    assert "--explain" in run("predict", tmp_path, "-o", tmp_path / "out.csv", "--explain", code=2)
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_another_encoder_is_noticed(fitted: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = fitted
     other = pq.read_table(folder / "test.parquet").replace_schema_metadata({"openauc.encoder": "mpnet"})

@@ -61,6 +61,9 @@ def fit(
     seed: Annotated[int, Option(min=0, help="Seed of the folds.")] = 0,
     jobs: Annotated[int | None, Option(help="Processes; -1 for all cores.")] = None,
     onnx: Annotated[Path | None, Option(metavar="FILE", help="Also write the model as ONNX.")] = None,
+    names: Annotated[
+        bool, Option(help="Keep texts, file names or ids of some training rows, for explanations.")
+    ] = True,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print nothing but warnings.")] = False,
 ) -> None:
     """Fit a classifier that answers "unknown" for samples of none of its classes; no unknown sample is needed.
@@ -96,6 +99,8 @@ def fit(
             say(line)
     _fit(classifier, table, group_column, quiet=quiet)
     classifier.table_spec_ = table.spec
+    if names and (name := tables.column_of_names(table)) is not None:
+        classifier.examples_ = classifier.examples_.named(table.columns[name])
     classifier.save(out)
     if onnx is not None:
         add_inputs(out / MODEL)

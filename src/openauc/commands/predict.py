@@ -27,6 +27,7 @@ from openauc.verdict import judge
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
+    from openauc.features.classifier.explanation import Explanation
 
 Precision = Literal["fp32", "bf16"]
 NEW_HELP = "For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file."
@@ -39,6 +40,12 @@ def predict(
     out: Annotated[Path, Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
     fdr: Annotated[
         float | None, Option(help="For MODEL, no threshold: of those called unknown, about this share is known.")
+    ] = None,
+    explain: Annotated[
+        bool, Option("--explain", help="For MODEL, also say why each row is accepted or rejected.")
+    ] = False,
+    unknown_share: Annotated[
+        float | None, Option(help="With --explain: share of unknown rows among such rows; by default estimated.")
     ] = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
@@ -62,7 +69,8 @@ def predict(
     The file has the columns of TABLE but its embeddings, and of each sample prediction
     (its class, or unknown), y_pred (its class, rejected or not), open_score and p_value. If TABLE has labels it has
     y_true too, -1 for classes the model does not know, `openauc evaluate` reads it, and you are told whether the model
-    keeps its guarantee there.
+    keeps its guarantee there. --explain adds the reason in words, the probability that the row is unknown (p_unknown),
+    the nearest training rows, and what each score adds to open_score.
 
     With a RUN and IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies
     above the threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate`
@@ -72,6 +80,10 @@ def predict(
     RUN that asks for code from elsewhere, --method and --set backbone name it.
     """
     suffix_of(out)  # before the work
+    if explain and fdr is not None:
+        raise ValueError("--explain is about the decisions of the threshold, and --fdr decides without it; name one.")
+    if unknown_share is not None and not explain:
+        raise ValueError("--unknown-share is for --explain; add it.")
     folder = Path(run)
     if is_model(folder):
         if new is None:
@@ -80,8 +92,18 @@ def predict(
 
         classifier = OpenSetClassifier.load(folder)
         table = read_like_model(folder, classifier, new, label_column=label_column, embedding_column=embedding_column)
-        _write_decisions(classifier, table, out, fdr=fdr, title=f"{folder} on {new}", keep_formulas=keep_formulas)
+        if explain and fdr is not None:
+            raise ValueError(
+                "--explain is about the decisions of the threshold, and --fdr decides without it; name one."
+            )
+        explanation = classifier.explain(table.features, unknown_share=unknown_share) if explain else None
+        title = f"{folder} on {new}"
+        _write_decisions(classifier, table, out, explanation, fdr=fdr, title=title, keep_formulas=keep_formulas)
         return
+    if explain:
+        raise ValueError(
+            f"{run} is not a model of `openauc fit`, and --explain is for one; name a model, or leave it out."
+        )
     train.require_torch("predicting")
     from openauc.training.process import process_state
     from openauc.training.trained import Network, SavedRun, load_data
@@ -121,7 +143,14 @@ def predict(
 
 
 def _write_decisions(
-    classifier: OpenSetClassifier, table: FeatureTable, out: Path, *, fdr: float | None, title: str, keep_formulas: bool
+    classifier: OpenSetClassifier,
+    table: FeatureTable,
+    out: Path,
+    explanation: Explanation | None,
+    *,
+    fdr: float | None,
+    title: str,
+    keep_formulas: bool,
 ) -> None:
     """Write the decisions of a model on every row of a table; with labels, check its guarantee."""
     columns, guarantee = tables.other_columns(table), tables.guarantee_of(classifier)
@@ -130,6 +159,8 @@ def _write_decisions(
     if table.labelled:
         columns["y_true"], mark = tables.truth(classifier, table.labels)
     columns |= tables.decide(classifier, table.features, fdr=fdr)
+    if explanation is not None:
+        columns |= explanation.columns()
     write_columns(out, columns, about={"promise": guarantee.to_json()}, keep_formulas=keep_formulas)
     if table.labelled:
         decided = (columns[name] for name in ("y_true", "y_pred", "open_score", "prediction"))
@@ -137,6 +168,8 @@ def _write_decisions(
         show_verdict(verdict, title)
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     say(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
+    if explanation is not None and explanation.p_unknown is not None:
+        say(f"p_unknown is for a share of {explanation.unknown_share:.0%} unknown rows among such rows.")
     answers = columns["prediction"].astype(str).tolist()
     small = {name: answers.count(name) for name in classifier.report_.small_classes if name in answers}
     if small:

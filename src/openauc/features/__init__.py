@@ -6,6 +6,7 @@ from openauc.features.scores.base import Score
 from openauc.features.scores.registry import SCORES, make_score
 
 _WITH_SKLEARN = {
+    "Explanation": "classifier.explanation",
     "FitReport": "classifier.report",
     "Monitor": "monitor.monitor",
     "OpenSetClassifier": "classifier.estimator",
@@ -14,7 +15,7 @@ _WITH_SKLEARN = {
 }
 
 __all__ = ["SCORES", "Score", "make_score"]
-__all__ += ["FitReport", "HeldOutSplit", "Monitor", "OpenSetClassifier", "openauc_scorer"]
+__all__ += ["Explanation", "FitReport", "HeldOutSplit", "Monitor", "OpenSetClassifier", "openauc_scorer"]
 
 
 def __getattr__(name: str) -> Any:

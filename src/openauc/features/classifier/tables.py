@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 EMBEDDINGS = ("embedding", "embeddings", "features", "X")
 LABELS = ("label", "y", "y_true", "class", "intent", "target")
 TEXTS = ("text", "message", "sentence", "utterance", "query", "question", "body", "content")
-"""Names of a column of embeddings, of labels, or of texts, the likeliest first."""
+NAMES = ("image", "path", "file", "filename", "name", "id")
+"""Names of a column of embeddings, of labels, of texts, or of file names and ids, the likeliest first."""
 Missing = Literal["refuse", "drop", "median"]
 """What to do about empty cells among the features: raise, drop the row, or fill in the median of the column."""
 DECISIONS = ("y_true", "prediction", "y_pred", "open_score", "p_value")  # columns of decide and truth
@@ -311,6 +312,11 @@ def groups_of(table: FeatureTable, column: str | None = None) -> Rows | None:
     distinct = Counter(label for label, _ in set(zip(labels.tolist(), groups.tolist(), strict=True)))
     alone = np.array([distinct[label] < 2 for label in labels.tolist()])
     return np.where(alone, len(groups) + np.arange(len(groups)), groups)
+
+
+def column_of_names(table: FeatureTable) -> str | None:
+    """The column that tells a person which row it is: texts, file names or ids."""
+    return _named_like(table.columns, (*TEXTS, *NAMES))
 
 
 def decide(classifier: OpenSetClassifier, X: NDArray[Any], *, fdr: float | None = None) -> dict[str, NDArray[Any]]:
