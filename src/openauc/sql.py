@@ -30,8 +30,7 @@ class Dialect(NamedTuple):
     """What characters become between the quotes, as for ``str.translate``."""
     in_text: dict[int, str] = str.maketrans({"'": "''"})
     integer: str = "BIGINT"
-    exact: str = "HUGEINT"
-    """Integers beyond 64 bits: 10^10 known times 10^10 unknown samples are 10^20 pairs."""
+    exact: str = "HUGEINT"  # integers beyond 64 bits: 10^10 known times 10^10 unknown samples are 10^20 pairs
     double: str = "DOUBLE"
     is_nan: str = "isnan({})"
     is_label: str = "{} = {}"

@@ -215,12 +215,7 @@ Values = dict[tuple[int, int], float]  # (split, seed) -> value of a finished tr
 
 
 def _column_cells(
-    column: Column,
-    variants: Mapping[str, Sequence[Scored]],
-    *,
-    metric: str,
-    baseline: str | None,
-    level: float,
+    column: Column, variants: Mapping[str, Sequence[Scored]], *, metric: str, baseline: str | None, level: float
 ) -> dict[str, Cell]:
     scored_on = column._replace(group=None)
     here = {label: [t for t in members if t.scored_on == scored_on] for label, members in variants.items()}

@@ -99,7 +99,7 @@ def fit(
             say(line)
     _fit(classifier, table, group_column, quiet=quiet)
     classifier.table_spec_ = table.spec
-    if names and (name := tables.column_of_names(table)) is not None:
+    if names and (name := tables.named_like(table.columns, (*tables.TEXTS, *tables.NAMES))) is not None:
         classifier.examples_ = classifier.examples_.named(table.columns[name])
     classifier.save(out)
     if onnx is not None:

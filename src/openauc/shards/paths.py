@@ -31,12 +31,9 @@ class Outcome(NamedTuple):
 class Shard(NamedTuple):
     """One file of predictions, as it was when it was listed."""
 
-    path: str
-    """Absolute, or a URL."""
-    size: int
-    """In bytes."""
-    version: str
-    """Changes when the file does: its time of change, or the mark that the store gives it."""
+    path: str  # absolute, or a URL
+    size: int  # in bytes
+    version: str  # changes when the file does: its time of change, or the mark that the store gives it
 
     @property
     def partition(self) -> dict[str, str]:

@@ -109,10 +109,8 @@ class Batch(NamedTuple):
     """Some rows of a shard."""
 
     columns: Columns
-    slices: list[Codes]
-    """One for each column of slices."""
-    share: float
-    """The share of the shard's rows that it holds."""
+    slices: list[Codes]  # one for each column of slices
+    share: float  # the share of the shard's rows that it holds
 
 
 def read_batches(shard: Shard, plan: Plan) -> Iterator[Batch]:

@@ -56,10 +56,8 @@ def bin_of(key: Any, resolution: int = MANTISSA_BITS) -> Any:
 class BinCounts(NamedTuple):
     """The bins that hold samples, in order of their score."""
 
-    counts: Counts
-    """(bins, N_KINDS)"""
-    low: Ints
-    """Smallest and largest key in each bin."""
+    counts: Counts  # (bins, N_KINDS)
+    low: Ints  # smallest and largest key in each bin
     high: Ints
 
     @property
@@ -79,13 +77,11 @@ class BinCounts(NamedTuple):
 class Rows(NamedTuple):
     """Distinct pairs of (key or bin, class or kind), and how often each occurred."""
 
-    key: Ints
-    """Key of the score, or number of its bin."""
+    key: Ints  # key of the score, or number of its bin
     what: Ints
     """Position of the class and of the predicted class, both plus one, 32 bits each; or the kind of the sample."""
     times: Ints
-    low: Ints | None
-    """Smallest and largest key of each row; None if rows are not bins."""
+    low: Ints | None  # smallest and largest key of each row; None if rows are not bins
     high: Ints | None
 
     @classmethod

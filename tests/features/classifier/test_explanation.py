@@ -122,8 +122,13 @@ def test_the_share_is_estimated_from_the_batch(share):
 
 
 def test_a_score_that_overflows_is_surely_unknown():
-    p, _ = probability([np.nan, np.inf, -np.inf], [0.0, 1.0, 2.0], [2.0, 3.0, 4.0], 0.5)
+    p, _ = probability([np.nan, np.inf, -np.inf], [-np.inf, 1.0, 2.0], [2.0, 3.0, np.inf], 0.5)
     assert p[0] == p[1] > 0.5 > p[2]
+
+
+def test_features_near_the_largest_float_are_far(model):
+    explained = model.explain(np.full((1, 6), 1e300))
+    assert str(explained) == "unknown: far from everything seen in training"
 
 
 def test_without_held_out_classes_there_is_no_probability():

@@ -18,7 +18,7 @@ EPOCHS = 12
 COSINE: dict[str, Any] = {"schedule": "cosine_restarts", "milestones": ()}
 METHOD_ARGS: dict[str, dict[str, Scalar]] = {
     # Generator and discriminator of published size would cost more than everything else together.
-    "arpl_cs": {"generator_width": 16, "discriminator_width": 4},
+    "arpl_cs": {"generator_width": 16, "discriminator_width": 4}
 }
 
 

@@ -125,6 +125,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> classifier = OpenSetClassifier(random_state=0).fit(X[:160], y[:160])
     >>> classifier.predict([centres[1], centres[4]]).tolist()
     ['bee', 'unknown']
+    >>> print(classifier.explain([centres[1], 9 * centres[1]]))
+    known: like `bee`
+    unknown: far from everything seen in training
     """
 
     head: Any = "logistic"
@@ -355,21 +358,9 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X
-            Embeddings (n, d).
         unknown_share
             Share of unknown samples among samples like these, for :attr:`Explanation.p_unknown`. None: it is estimated
             from X, so X should be a batch rather than one sample.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> centres = 6 * np.eye(5)
-        >>> X = np.repeat(centres, 40, axis=0) + rng.normal(size=(200, 5))
-        >>> classifier = OpenSetClassifier(random_state=0).fit(X, np.repeat(["ant", "bee", "cat", "dog", "elk"], 40))
-        >>> print(classifier.explain([centres[1], 9 * centres[1]]))
-        known: like `bee`
-        unknown: far from everything seen in training
         """
         check_is_fitted(self)
         if unknown_share is not None:

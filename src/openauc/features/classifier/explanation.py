@@ -19,14 +19,11 @@ from openauc.features.scores.distance import SPREAD_ROWS, draw_references
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
-NEAREST = 3
-"""Training rows that are shown for each sample."""
-FAR, LESS_ALIKE = 0.99, 0.8
-"""Shares of training rows that are nearer to others than a sample which is "far", or "less alike than usual"."""
-BETWEEN = 0.3
-"""A sample is between two classes if their probabilities differ by less."""
-STEPS = 200
-"""Steps that estimate the share of unknown samples."""
+NEAREST = 3  # training rows that are shown for each sample
+FAR, LESS_ALIKE = 0.99, 0.8  # shares of training rows nearer to others than a sample that is "far", or "less alike"
+BETWEEN = 0.3  # a sample is between two classes if their probabilities differ by less
+STEPS = 200  # that estimate the share of unknown samples
+LARGEST = 1e18  # of features that are compared: its square is finite
 
 
 class Examples(NamedTuple):
@@ -58,12 +55,11 @@ class Examples(NamedTuple):
         """(n, 3) distances to the nearest examples, and which they are, the nearest first."""
         kept = self.features
         if kept is None:
-            distance: Any = fitted.scores["distance"]
-            kept = distance.references + distance.mean
-        found: tuple[Floats, Rows] = (
-            NearestNeighbors(n_neighbors=min(NEAREST, len(kept))).fit(kept).kneighbors(features)
-        )
-        return found
+            score: Any = fitted.scores["distance"]
+            kept = score.references + score.mean
+        finite = np.nan_to_num(np.clip(features, -LARGEST, LARGEST), nan=LARGEST)
+        distance, place = NearestNeighbors(n_neighbors=min(NEAREST, len(kept))).fit(kept).kneighbors(finite)
+        return distance, place
 
 
 @dataclass(frozen=True)
@@ -125,14 +121,11 @@ class Explanation:
 def explain(classifier: OpenSetClassifier, X: NDArray[Any], unknown_share: float | None) -> Explanation:
     """Explain the decisions of a fitted classifier on (n, d) features."""
     if not hasattr(classifier, "examples_"):
-        raise ValueError(
-            "this model was saved by an older openauc and keeps no training rows to compare with; fit it again."
-        )
+        raise ValueError("this model of an older openauc keeps no training rows to compare with; fit it again.")
     examples, classes = classifier.examples_, classifier.classes_
     parts = [_parts(classifier, X[start : start + CHUNK]) for start in range(0, len(X), CHUNK)]
     score, likely, lead, contributions, distance, nearest = map(np.concatenate, zip(*parts, strict=True))
-    predicted = likely[:, 0]
-    threshold = classifier.thresholds_[predicted]
+    predicted, threshold = likely[:, 0], classifier.thresholds_[likely[:, 0]]
     unknown = ~(score <= threshold)  # NaN is unknown
     added: dict[str, Floats] = {}
     for column, values in zip(classifier.rejector_.names, contributions.T, strict=True):
@@ -200,9 +193,11 @@ def probability(
         return None, share
     truth = np.repeat([0.0, 1.0], [len(known), len(unknown)])
     weight = np.where(truth, 1.0 / len(unknown), 1.0 / len(known))
-    curve = IsotonicRegression(out_of_bounds="clip").fit(np.concatenate([known, unknown]), truth, weight)
+    at = np.concatenate([known, unknown, np.asarray(score)])
+    at = np.nan_to_num(at, nan=np.finfo(np.float64).max)  # a score that overflows is unknown
+    curve = IsotonicRegression(out_of_bounds="clip").fit(at[: len(truth)], truth, weight)
     certain = 1.0 / (min(len(known), len(unknown)) + 2)  # no probability is nearer to 0 or 1
-    even = np.clip(curve.predict(np.nan_to_num(score, nan=np.finfo(np.float64).max)), certain, 1.0 - certain)
+    even = np.clip(curve.predict(at[len(truth) :]), certain, 1.0 - certain)
     odds = even / (1.0 - even)
     found = 0.5 if share is None else share
     for _ in range(STEPS if share is None else 0):

@@ -153,10 +153,10 @@ def find_label(path: Path, columns: Columns, given: str | None, like: TableSpec)
     """The column of labels: the given one, else one with a usual name."""
     if given is not None:
         return _require(path, columns, given, "label_column")
-    return _named_like(columns, [name.lower() for name in (like.label, *LABELS) if name is not None])
+    return named_like(columns, [name.lower() for name in (like.label, *LABELS) if name is not None])
 
 
-def _named_like(columns: Columns, names: Sequence[str]) -> str | None:
+def named_like(columns: Columns, names: Sequence[str]) -> str | None:
     """The column with the first of these names, in upper or lower case."""
     found = {name.lower(): name for name in reversed(list(columns))}
     return next((found[name] for name in names if name in found), None)
@@ -301,7 +301,7 @@ def groups_of(table: FeatureTable, column: str | None = None) -> Rows | None:
             )
         group: dict[str, int] = {}
         return np.array([group.setdefault(str(value), len(group)) for value in values.tolist()], np.int64)
-    name = _named_like(table.columns, TEXTS)
+    name = named_like(table.columns, TEXTS)
     if name is None or table.columns[name].dtype.kind not in "UO":
         return None
     from openauc.features.classifier.copies import text_groups
@@ -312,11 +312,6 @@ def groups_of(table: FeatureTable, column: str | None = None) -> Rows | None:
     distinct = Counter(label for label, _ in set(zip(labels.tolist(), groups.tolist(), strict=True)))
     alone = np.array([distinct[label] < 2 for label in labels.tolist()])
     return np.where(alone, len(groups) + np.arange(len(groups)), groups)
-
-
-def column_of_names(table: FeatureTable) -> str | None:
-    """The column that tells a person which row it is: texts, file names or ids."""
-    return _named_like(table.columns, (*TEXTS, *NAMES))
 
 
 def decide(classifier: OpenSetClassifier, X: NDArray[Any], *, fdr: float | None = None) -> dict[str, NDArray[Any]]:

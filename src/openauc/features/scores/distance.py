@@ -32,8 +32,7 @@ class NearestNeighbour(Score):
     looks_at = "features"
     formula = "1 - cos(x, nearest training sample)"
     source = "Sun et al. (2022)"
-    k: ClassVar[int] = 1
-    """Distance to the k-th nearest sample; to the farthest if there are fewer."""
+    k: ClassVar[int] = 1  # distance to the k-th nearest sample; to the farthest if there are fewer
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         self.references = unit_length(x[draw_references(y)])
@@ -137,8 +136,7 @@ class Mahalanobis(Score):
     formula = "min_c d_c^2, d_c^2 = (x - mean_c) S^-1 (x - mean_c)"
     source = "Lee et al. (2018)"
     pooled = True
-    unit: ClassVar[bool] = False
-    """Whether features are scaled to unit length first."""
+    unit: ClassVar[bool] = False  # whether features are scaled to unit length first
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the mean of all samples, a (d, d) inverse root of the covariance, and the whitened class means."""
