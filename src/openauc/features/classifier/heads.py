@@ -250,6 +250,7 @@ def _unfitted(estimator: Any) -> Any:
 
 
 HEADS: dict[str, type[Head]] = {"logistic": LogisticHead, "class_mean": ClassMeanHead, "mlp": MLPHead}
+"""Heads by name."""
 
 
 def is_fitted(estimator: Any) -> bool:
