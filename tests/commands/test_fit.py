@@ -231,7 +231,7 @@ def test_texts_can_be_left_out_of_a_model(fitted: tuple[Path, str], tmp_path: Pa
     out = tmp_path / "out.csv"
     said = run("predict", tmp_path / "m", folder / "test.parquet", "-o", out, "--explain", "--unknown-share", 0.25)
     assert "25% unknown rows" in said
-    label, row = read_columns(out)["nearest_1"][0].split(": ")
+    label, row = read_columns(out)["nearest_1"][0].split(": row ")
     assert NAMES[int(row) // 40] == label
 
 

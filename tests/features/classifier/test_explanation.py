@@ -156,6 +156,14 @@ def test_a_saved_model_explains_alike_and_keeps_names(model, new, tmp_path):
         np.testing.assert_array_equal(again.columns()[name], column)
 
 
+def test_long_names_are_cut_and_empty_ones_are_rows(model):
+    given = np.array([f"{i} {'x' * 10_000}" if i else None for i in range(150)], object)
+    examples = model.examples_.named(given)
+    names = dict(zip(examples.row.tolist(), examples.names.tolist(), strict=True))
+    assert names[0] == "row 0"
+    assert {len(name) for row, name in names.items() if row} == {200}
+
+
 def test_a_model_of_an_older_openauc_says_that_it_cannot_explain(new):
     old = files.load("tests/features/classifier/model_v2")
     with pytest.raises(ValueError, match="fit it again"):

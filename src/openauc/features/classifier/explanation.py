@@ -11,6 +11,7 @@ from scipy.special import softmax
 from sklearn.isotonic import IsotonicRegression
 from sklearn.neighbors import NearestNeighbors
 
+from openauc._columns import is_empty
 from openauc.features.classifier.evidence import BY_CLASS, HeadWithScores
 from openauc.features.classifier.scaling import CHUNK, Scaling
 from openauc.features.scores.base import Floats, Rows
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NEAREST = 3  # training rows that are shown for each sample
 FAR, LESS_ALIKE = 0.99, 0.8  # shares of training rows nearer to others than a sample that is "far", or "less alike"
+LONGEST = 200  # characters of a name that are kept
 BETWEEN = 0.3  # a sample is between two classes if their probabilities differ by less
 STEPS = 200  # that estimate the share of unknown samples
 LARGEST = 1e18  # of features that are compared: its square is finite
@@ -48,8 +50,10 @@ class Examples(NamedTuple):
         return cls(row, label, distance / usual[label], usual, features if keep_features else None)
 
     def named(self, names: NDArray[Any]) -> Examples:
-        """The same with the texts, file names or ids of all rows of fit."""
-        return self._replace(names=names[self.row].astype(str))
+        """The same with the texts, file names or ids of all rows of fit, long ones cut."""
+        given = zip(self.row.tolist(), names[self.row].tolist(), strict=True)
+        told = [f"row {row}" if is_empty(name) else str(name)[:LONGEST] for row, name in given]
+        return self._replace(names=np.array(told))
 
     def nearest(self, features: NDArray[Any], fitted: HeadWithScores) -> tuple[Floats, Rows]:
         """(n, 3) distances to the nearest examples, and which they are, the nearest first."""
@@ -108,7 +112,8 @@ class Explanation:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Columns to write beside decisions."""
-        names = self.nearest_rows if self.nearest_names is None else self.nearest_names
+        rows, names = np.char.add("row ", self.nearest_rows.astype(str)), self.nearest_names
+        names = rows if names is None else names
         columns: dict[str, NDArray[Any]] = {"explanation": self.sentence}
         if self.p_unknown is not None:
             columns["p_unknown"] = self.p_unknown
