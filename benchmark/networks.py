@@ -6,7 +6,7 @@
 A rule trains three networks beside the final one, each on about half of the samples: 1.5 trainings. Its rivals have
 that budget too: CE+ trained 2.5 times as long, and three CE+ networks whose logits are averaged.
 
-The final network is trained on everything, so no class of it can play unknown. Each fold network is trained by the same
+The final network is trained on everything, so no class can be held out of it. Each fold network is trained by the same
 recipe without some classes and without a share of the samples of the others, and scores both. Its scores are
 standardised on samples that it was not trained on and classifies correctly. The final network has no such samples, and
 takes the mean of the fold networks' scales: on held-out classes of digits its true scale was hardly better.

@@ -3,8 +3,8 @@ Which score, and why learn it
 =============================
 
 Dozens of scores tell unknown samples from known ones: the largest logit, distances to neighbours, to classes, and more.
-None of them is best everywhere, and without unknown samples one cannot look which is best here. Or can one? Known
-classes can play unknown: train without them, and see how they look.
+None of them is best everywhere, and without unknown samples one cannot look which is best here. Or can one? Hold
+out known classes: train without them, and see how they look.
 :class:`~openauc.features.OpenSetClassifier` does that to compare scores, and to learn from them one of its own.
 """
 

@@ -78,7 +78,7 @@ class OpenSetData:
     Parameters
     ----------
     split
-        The class ids in use. With pseudo-unknowns, `unknown` holds the known classes that were held out.
+        The class ids in use. With `pseudo_unknown`, `unknown` holds the held-out known classes.
     read_train, read_test, read_class_names
         Functions that read a part at its first use.
 

@@ -22,8 +22,6 @@ from openauc.metrics.registry import Bounds, CutMetric, DecisionMetric, Metric, 
 from openauc.metrics.samples import CORRECT
 from openauc.streaming.rows import BinCounts, key_score
 
-_ROUNDING = 1e-12  # of sums of floats; everything else is a monotone function of integers
-
 
 class Certificate:
     """Bounds of every metric, from bins and from the ranked samples that stand for them."""
@@ -98,16 +96,16 @@ class Certificate:
         low = float(self._samples.over_thresholds(formula).max())
         unsure = np.flatnonzero(~self._pure)
         high = max(low, float(self._optimistic(name, formula, unsure).max()))
-        return (low, high) if low == high else (low - _ROUNDING, high + _ROUNDING)
+        return (low, high) if low == high else (low - check.ROUNDING, high + check.ROUNDING)  # of sums of floats
 
     def _optimistic(self, name: str, formula: Callable[[DecisionCounts], Floats], unsure: Any) -> Floats:
         """Largest possible value at a threshold inside each of the unsure bins."""
         counts = self._samples.counts
 
-        def at(field: str, column: Any) -> Any:
-            return np.asarray(getattr(counts, field))[column]
+        def at(field: str, cut: Any) -> Any:
+            return np.asarray(getattr(counts, field))[cut]
 
-        before, after = unsure, unsure + 1  # columns of the table
+        before, after = unsure, unsure + 1  # cuts of the table
         wrong, right = at("accepted_known", before) - at("correct", before), at("correct", after)
         inside = counts._replace(
             correct=right,
@@ -133,12 +131,12 @@ class Certificate:
         samples, order = self._samples, self._samples.ranking
         pred, kind, weight = samples.coded.pred[order.order], order.kind, order.weight
         assert weight is not None
-        column = order.group - 1
+        bin_ = order.group - 1
         used = np.flatnonzero(pred >= 0)
-        cell, place = np.unique(pred[used] * (column.max() + 1) + column[used], return_inverse=True)
+        cell, place = np.unique(pred[used] * (bin_.max() + 1) + bin_[used], return_inverse=True)
         is_right = kind[used] == CORRECT
         hits, false = (np.bincount(place, weights=weight[used] * which) for which in (is_right, ~is_right))
-        of_class = cell // (column.max() + 1)
+        of_class = cell // (bin_.max() + 1)
         start = np.searchsorted(of_class, of_class)  # cells of a class follow each other, in order of their bin
 
         def before(counts: Counts) -> Counts:
@@ -149,4 +147,4 @@ class Certificate:
         gain = ratio(hits_before + hits, hits_before + hits + false_before)
         gain -= ratio(hits_before, hits_before + false_before)
         at_start = np.asarray(samples.counts.precision_sum)[:-1]
-        return at_start + np.bincount(cell % (column.max() + 1), weights=gain, minlength=len(at_start))
+        return at_start + np.bincount(cell % (bin_.max() + 1), weights=gain, minlength=len(at_start))

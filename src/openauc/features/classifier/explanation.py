@@ -83,9 +83,10 @@ class Explanation:
         ``score`` less a constant.
     p_unknown
         (n,) probability that a sample is unknown, where the share ``unknown_share`` of the samples is, and unknown
-        samples score like those of held-out classes; None if no classes could be held out.
+        samples score like those of held-out classes; too low where they are more like the known ones than these. None
+        if no classes could be held out.
     unknown_share
-        The share that was given, or else the estimated one.
+        The share that was given, or else the estimated one, of which the same holds.
     nearest_rows, nearest_labels, nearest_distances
         (n, 3) nearest of the training rows that the model keeps: numbers of the rows, classes, distances between
         scaled features.

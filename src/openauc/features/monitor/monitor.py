@@ -53,7 +53,7 @@ FIELDS = ("called", "rejected", "tenths", "evidence", "times")
 
 @dataclass(frozen=True)
 class Alarm:
-    """The first time that one of the watched parts has changed beyond chance.
+    """The first time that the change of a watched part is significant.
 
     Parameters
     ----------
