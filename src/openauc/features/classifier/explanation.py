@@ -12,10 +12,10 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.neighbors import NearestNeighbors
 
 from openauc._columns import is_empty
-from openauc.features.classifier.evidence import BY_CLASS, HeadWithScores
+from openauc.features.classifier.evidence import BY_CLASS
 from openauc.features.classifier.scaling import CHUNK, Scaling
 from openauc.features.scores.base import Floats, Rows
-from openauc.features.scores.distance import SPREAD_ROWS, draw_references
+from openauc.features.scores.distance import PER_CLASS, REFERENCES, SPREAD_ROWS, draw_references
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
@@ -26,28 +26,37 @@ LONGEST = 200  # characters of a name that are kept
 BETWEEN = 0.3  # a sample is between two classes if their probabilities differ by less
 STEPS = 200  # that estimate the share of unknown samples
 LARGEST = 1e18  # of features that are compared: its square is finite
+MOST_KEPT, MOST_NUMBERS = 8192, 2**22
+"""Rows that are kept, and numbers in them; at least as many rows as the references of scores."""
 
 
 class Examples(NamedTuple):
-    """Training rows that new samples are compared with, equally many of each class where possible."""
+    """Training rows that a model keeps, equally many of each class where possible."""
 
     row: Rows  # (m,) numbers of the rows in the data of fit
     label: Rows  # (m,) index of the class
     apart: Floats  # (m,) mean distance to the nearest other examples, over the usual one of the class
     usual: Floats  # (C,) usual mean distance of an example of each class to the nearest other ones
-    features: NDArray[Any] | None  # (m, d), scaled; None if the score `distance` keeps them
+    features: NDArray[Any]  # (m, d), scaled
+    size: Rows  # (C,) training rows of each class, kept or not
     names: NDArray[Any] | None = None  # (m,) texts, file names or ids
 
     @classmethod
-    def draw(cls, X: NDArray[Any], y: Rows, rows: Rows, scaling: Scaling, *, keep_features: bool) -> Examples:
+    def draw(cls, X: NDArray[Any], y: Rows, rows: Rows, scaling: Scaling) -> Examples:
         """Examples from the rows of known classes that a head was fitted on."""
-        row = rows[draw_references(y[rows])]
-        features, label = scaling.rows(X, row), y[row]
+        size = np.bincount(y[rows])
+        most = max(REFERENCES, PER_CLASS * len(size), min(MOST_KEPT, MOST_NUMBERS // X.shape[1]))
+        row = rows[draw_references(y[rows], most)]
+        return cls.of(row, y[row], scaling.rows(X, row), size)
+
+    @classmethod
+    def of(cls, row: Rows, label: Rows, features: NDArray[Any], size: Rows) -> Examples:
+        """Examples with these numbers of rows, classes and scaled features."""
         distance = NearestNeighbors(n_neighbors=min(NEAREST, len(row) - 1)).fit(features).kneighbors()[0].mean(axis=1)
         total, count = np.bincount(label, distance), np.bincount(label)
         usual = (total + SPREAD_ROWS * distance.mean()) / (count + SPREAD_ROWS)
         usual = np.maximum(usual, np.finfo(np.float32).tiny)  # of copies
-        return cls(row, label, distance / usual[label], usual, features if keep_features else None)
+        return cls(row, label, distance / usual[label], usual, features, size)
 
     def named(self, names: NDArray[Any]) -> Examples:
         """The same with the texts, file names or ids of all rows of fit, long ones cut."""
@@ -55,14 +64,11 @@ class Examples(NamedTuple):
         told = [f"row {row}" if is_empty(name) else str(name)[:LONGEST] for row, name in given]
         return self._replace(names=np.array(told))
 
-    def nearest(self, features: NDArray[Any], fitted: HeadWithScores) -> tuple[Floats, Rows]:
+    def nearest(self, features: NDArray[Any]) -> tuple[Floats, Rows]:
         """(n, 3) distances to the nearest examples, and which they are, the nearest first."""
-        kept = self.features
-        if kept is None:
-            score: Any = fitted.scores["distance"]
-            kept = score.references + score.mean
         finite = np.nan_to_num(np.clip(features, -LARGEST, LARGEST), nan=LARGEST)
-        distance, place = NearestNeighbors(n_neighbors=min(NEAREST, len(kept))).fit(kept).kneighbors(finite)
+        nearest = NearestNeighbors(n_neighbors=min(NEAREST, len(self.row))).fit(self.features)
+        distance, place = nearest.kneighbors(finite)
         return distance, place
 
 
@@ -178,7 +184,7 @@ def _parts(classifier: OpenSetClassifier, X: NDArray[Any]) -> tuple[NDArray[Any]
     likely = np.argsort(-logits, axis=1, kind="stable")[:, :2]
     first, second = np.take_along_axis(softmax(logits, axis=1), likely, axis=1).T
     evidence = classifier.evidence_scale_(raw, likely[:, 0])
-    distance, nearest = classifier.examples_.nearest(fitted.scaling(X), fitted)
+    distance, nearest = classifier.examples_.nearest(fitted.scaling(X))
     return rejector(evidence), likely, first - second, rejector.contributions(evidence), distance, nearest
 
 

@@ -394,8 +394,8 @@ class Fitting:
             weight = None if self.weight is None else self.weight[rows]
             head.fit(task.scaling.rows(self.X, rows) if head.scaled else self.X[rows], self.y[rows], weight)
         known = self._draw(rows, MOST_SCORED)
-        has_references = "distance" in task.names
-        self.model.examples_ = Examples.draw(self.X, self.y, known, task.scaling, keep_features=not has_references)
+        examples = Examples.draw(self.X, self.y, known, task.scaling)
+        self.model.examples_ = examples._replace(size=self._sizes(self.y[rows]))
         some = np.append(known, outliers)
         return HeadWithScores.fit(head, self.X[some], self.y[some], task.scores, task.scaling)
 

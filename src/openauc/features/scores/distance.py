@@ -226,12 +226,12 @@ class Norm(Score):
         return -lengths(x)[:, 0]
 
 
-def draw_references(y: ArrayLike) -> NDArray[np.intp]:
+def draw_references(y: ArrayLike, most: int | None = None) -> NDArray[np.intp]:
     """Ascending rows of the samples to compare with, equally many of each class where possible."""
     labels = np.asarray(y)
     drawn = np.random.default_rng(0).permutation(labels.size)
     turns = turns_in_class(labels[drawn])
-    number = max(REFERENCES, PER_CLASS * int((turns == 0).sum()))
+    number = max(REFERENCES, PER_CLASS * int((turns == 0).sum())) if most is None else most
     return np.sort(drawn[np.argsort(turns, kind="stable")[:number]])
 
 
