@@ -40,9 +40,26 @@ class Calibration(NamedTuple):
     group: Rows  # (C,) group of each predicted class
 
     @classmethod
-    def of(cls, scores: Floats, predicted: Rows, n_classes: int, *, fewest: int | None = None) -> Calibration:
-        """One group of all samples; with ``fewest`` also one for each predicted class with at least as many."""
-        parts, group = [np.sort(scores)], np.zeros(n_classes, np.int64)
+    def of(
+        cls,
+        scores: Floats,
+        predicted: Rows,
+        n_classes: int,
+        *,
+        fewest: int | None = None,
+        later: Rows | None = None,
+        enough: int = 1,
+    ) -> Calibration:
+        """One group of all samples; with ``fewest`` also one for each predicted class with at least as many.
+
+        ``later`` has the class of each sample whose class was learned later, and -1 for the others. These classes get
+        a group of their samples if there are ``enough``, and the first group stays that of the others.
+        """
+        is_later = np.zeros(len(scores), bool) if later is None else later >= 0
+        parts, group = [np.sort(scores[~is_later])], np.zeros(n_classes, np.int64)
+        if later is not None and is_later.sum() >= enough:
+            group[later[is_later]] = 1
+            parts.append(np.sort(scores[is_later]))
         if fewest is not None:
             for label in np.flatnonzero(np.bincount(predicted, minlength=n_classes) >= max(fewest, 1)):
                 group[label] = len(parts)

@@ -367,6 +367,28 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_fraction("unknown_share", unknown_share, one=False)
         return explain(self, self._features(X), unknown_share)
 
+    def add_classes(self, X: ArrayLike, y: ArrayLike, *, names: ArrayLike | None = None) -> Self:
+        """Learn new classes, or more rows of known ones, without the data of :meth:`fit`.
+
+        The weights of all other classes stay, so a row gets another class only if it is given to a class of ``y``.
+        Thresholds, p-values and ``guarantee_`` are restated; ``report_.notes`` says how many decisions on training
+        rows change. New classes come after the others in ``classes_``.
+
+        Parameters
+        ----------
+        X
+            Embeddings (n, d), by the encoder of :meth:`fit`.
+        y
+            Class of each row. A new class needs two rows, and has no guarantee of its own with fewer than ten.
+        names
+            Texts, file names or ids of the rows, for :meth:`explain`.
+        """
+        from openauc.features.classifier.extension import add_classes
+
+        check_is_fitted(self)
+        add_classes(self, self._features(X), y, names)
+        return self
+
     def set_threshold(
         self,
         threshold: str | float | None = None,
@@ -382,7 +404,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {"threshold": threshold, "acceptance": acceptance, "per_class": per_class, "costs": costs}
         changed = copy(self).set_params(**{name: value for name, value in given.items() if value is not None})
         changed._check_parameters()
-        changed._take_calibration(self.calibration_scores_, self.calibration_classes_, self.calibration_kind_)
+        known = self.calibration_scores_, self.calibration_classes_, self.calibration_kind_, self.calibration_later_
+        changed._take_calibration(*known)
         self.__dict__.update(vars(changed))
         return self
 
@@ -402,11 +425,16 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._take_calibration(score, predicted, "split")
         return self
 
-    def _take_calibration(self, scores: Floats, predicted: Rows, kind: str) -> None:
+    def _take_calibration(self, scores: Floats, predicted: Rows, kind: str, later: Rows | None = None) -> None:
+        """Take scores of known samples; ``later`` is the class of those whose class fit did not know, else -1."""
         self.calibration_scores_, self.calibration_classes_, self.calibration_kind_ = scores, predicted, kind
+        self.calibration_later_ = np.full(len(scores), UNKNOWN) if later is None else later
         n = len(scores)
-        fewest = smallest_sample(self.acceptance) if self.per_class and self.acceptance < 1.0 else None
-        self.calibration_ = Calibration.of(scores, predicted, len(self.classes_), fewest=fewest)
+        enough = smallest_sample(self.acceptance) if self.acceptance < 1.0 else 1
+        fewest = enough if self.per_class and self.acceptance < 1.0 else None
+        self.calibration_ = Calibration.of(
+            scores, predicted, len(self.classes_), fewest=fewest, later=self.calibration_later_, enough=enough
+        )
         self.guarantee_details_ = ""
         if self.threshold != "acceptance":
             value, self.guarantee_ = self._threshold_without_guarantee()
@@ -422,7 +450,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         elif fewest is not None:
-            small = self.classes_[self.calibration_.group == 0].tolist()
+            small = self.classes_[np.bincount(predicted, minlength=len(self.classes_)) < fewest].tolist()
             but = f" but {named(small, 5)}: each has fewer than {fewest} calibration rows, so they share one threshold"
             self.guarantee_details_ += f" It holds for the rows of each predicted class{but if small else ''}."
 

@@ -131,10 +131,14 @@ class HeadWithScores:
         """Scores (n, m), not standardised, and logits (n, C)."""
         features = self.scaling(X)
         logits = self.head.logits(features if self.head.scaled else X)
+        return self.raw(features, logits), logits
+
+    def raw(self, features: Array, logits: Array) -> Array:
+        """Scores (n, m), not standardised, of scaled features and their logits."""
         xp = logits.__array_namespace__()
         by_centring = {True: features, False: self.scaling.uncentred(features)}
         raw = [score(by_centring[getattr(score, "centred", True)], logits) for score in self.scores.values()]
-        return xp.stack([xp.asarray(one, dtype=xp.float64) for one in raw], axis=1), logits
+        return xp.stack([xp.asarray(one, dtype=xp.float64) for one in raw], axis=1)
 
 
 @dataclass(frozen=True)

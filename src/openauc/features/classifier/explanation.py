@@ -44,14 +44,11 @@ class Examples(NamedTuple):
     @classmethod
     def draw(cls, X: NDArray[Any], y: Rows, rows: Rows, scaling: Scaling) -> Examples:
         """Examples from the rows of known classes that a head was fitted on."""
-        size = np.bincount(y[rows])
-        most = max(REFERENCES, PER_CLASS * len(size), min(MOST_KEPT, MOST_NUMBERS // X.shape[1]))
-        row = rows[draw_references(y[rows], most)]
-        return cls.of(row, y[row], scaling.rows(X, row), size)
+        row = rows[_draw(y[rows], X.shape[1])]
+        return cls._of(row, y[row], scaling.rows(X, row), np.bincount(y[rows]))
 
     @classmethod
-    def of(cls, row: Rows, label: Rows, features: NDArray[Any], size: Rows) -> Examples:
-        """Examples with these numbers of rows, classes and scaled features."""
+    def _of(cls, row: Rows, label: Rows, features: NDArray[Any], size: Rows) -> Examples:
         distance = NearestNeighbors(n_neighbors=min(NEAREST, len(row) - 1)).fit(features).kneighbors()[0].mean(axis=1)
         total, count = np.bincount(label, distance), np.bincount(label)
         usual = (total + SPREAD_ROWS * distance.mean()) / (count + SPREAD_ROWS)
@@ -60,9 +57,23 @@ class Examples(NamedTuple):
 
     def named(self, names: NDArray[Any]) -> Examples:
         """The same with the texts, file names or ids of all rows of fit, long ones cut."""
-        given = zip(self.row.tolist(), names[self.row].tolist(), strict=True)
-        told = [f"row {row}" if is_empty(name) else str(name)[:LONGEST] for row, name in given]
-        return self._replace(names=np.array(told))
+        return self._replace(names=_told(self.row, names[self.row].tolist()))
+
+    def extended(self, features: NDArray[Any], label: Rows, first: int, names: ArrayLike | None) -> Examples:
+        """The same with further rows, the first of them with the number ``first``."""
+        own = None if self.names is None and names is None else self._names()
+        row, label = np.append(self.row, first + np.arange(len(label))), np.append(self.label, label)
+        size = np.bincount(label[len(self.row) :], minlength=len(self.size))
+        size[: len(self.size)] += self.size
+        kept = _draw(label, features.shape[1])
+        new = Examples._of(row[kept], label[kept], np.concatenate([self.features, features])[kept], size)
+        if own is None:
+            return new
+        given = _told(row[len(self.row) :], [None] * len(features) if names is None else np.asarray(names).tolist())
+        return new._replace(names=np.append(own, given)[kept])
+
+    def _names(self) -> NDArray[np.str_]:
+        return _told(self.row, [None] * len(self.row)) if self.names is None else self.names
 
     def nearest(self, features: NDArray[Any]) -> tuple[Floats, Rows]:
         """(n, 3) distances to the nearest examples, and which they are, the nearest first."""
@@ -70,6 +81,17 @@ class Examples(NamedTuple):
         nearest = NearestNeighbors(n_neighbors=min(NEAREST, len(self.row))).fit(self.features)
         distance, place = nearest.kneighbors(finite)
         return distance, place
+
+
+def _draw(label: Rows, width: int) -> Rows:
+    most = min(MOST_KEPT, MOST_NUMBERS // width)
+    return draw_references(label, max(REFERENCES, PER_CLASS * (int(label.max()) + 1), most))
+
+
+def _told(rows: Rows, names: list[Any]) -> NDArray[np.str_]:
+    """Names of rows, long ones cut; the number of the row where a name is missing."""
+    told = zip(rows.tolist(), names, strict=True)
+    return np.array([f"row {row}" if is_empty(name) else str(name)[:LONGEST] for row, name in told])
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from safetensors.numpy import save as as_safetensors
 from sklearn.utils.validation import check_is_fitted
 
 from openauc._files import CHECKSUM, PathLike, atomic_write, parse_json, sealed
+from openauc._validation import UNKNOWN
 from openauc.environment import environment
 from openauc.features.classifier.conformal import Calibration
 from openauc.features.classifier.estimator import OpenSetClassifier
@@ -87,6 +88,8 @@ def load(folder: PathLike) -> OpenSetClassifier:
     path = place / MODEL if (place / MODEL).is_file() else place / OLD_MODEL
     try:
         classifier = _read_file(path) if path.name == MODEL else _read_old(place)
+        rows = np.full(len(classifier.calibration_scores_), UNKNOWN)
+        classifier.__dict__.setdefault("calibration_later_", rows)  # older files have none
         _try_out(classifier)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError) as error:
         if str(place) in str(error):
@@ -361,7 +364,7 @@ def _try_out(classifier: OpenSetClassifier) -> None:
         len(set(classifier.classes_.tolist())) == n_classes >= 2,
         any(width in np.shape(value) for value in vars(classifier.head_with_scores_.head).values()),
         classifier.thresholds_.shape == (n_classes,) and not np.isnan(classifier.thresholds_).any(),
-        classifier.calibration_scores_.shape == samples.shape,
+        classifier.calibration_scores_.shape == samples.shape == classifier.calibration_later_.shape,
         not samples.size or 0 <= samples.min() <= samples.max() < n_classes,
         classifier.held_out_scores_.shape == classifier.held_out_kinds_.shape,
         classifier.calibration_kind_ in ("cross", "split"),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 from sklearn.base import clone, is_classifier
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -26,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from openauc._validation import named
 from openauc.features.scores._arrays import Array, product
 from openauc.features.scores.base import Floats, Rows
+from openauc.features.scores.distance import with_means
 
 MOST_LOGITS = 20_000_000
 """Samples times classes up to which scikit-learn fits the logistic head; beyond, mini-batches are used."""
@@ -55,6 +58,10 @@ class Head:
         """(n, C) float64, larger = more like class c."""
         raise NotImplementedError(f"{type(self).__name__} has no logits(X); define it.")
 
+    def extended(self, X: NDArray[Any], y: Rows, sample_weight: Floats, learned: Rows) -> Self:
+        """A head that learns the classes ``learned``, new ones or old ones anew; logits of the others stay."""
+        raise NotImplementedError(f"{type(self).__name__} has no extended(X, y, sample_weight, learned); define it.")
+
 
 class LogisticHead(Head):
     """Multinomial logistic regression of scikit-learn; ``strength`` is its C.
@@ -76,6 +83,11 @@ class LogisticHead(Head):
         self.weight, self.bias = _columns_of(fitted.coef_, fitted.intercept_, X.dtype)
         return self
 
+    def extended(self, X: NDArray[Any], y: Rows, sample_weight: Floats, learned: Rows) -> Self:
+        new = copy(self)
+        new.weight, new.bias = learn_beside(X, y, sample_weight, learned, self.weight, self.bias, self.strength)
+        return new
+
     def logits(self, X: Array) -> Array:
         return affine(X, self.weight, self.bias)
 
@@ -92,6 +104,11 @@ class ClassMeanHead(Head):
         variance = float(np.average(((X - self.means[y]) ** 2).mean(1), weights=weight))
         self.scale = self.strength / max(variance, float(np.finfo(np.float32).tiny))
         return self
+
+    def extended(self, X: NDArray[Any], y: Rows, sample_weight: Floats, learned: Rows) -> Self:
+        new = copy(self)
+        new.means = with_means(self.means, X, y, sample_weight, learned)
+        return new
 
     def logits(self, X: Array) -> Array:
         xp = X.__array_namespace__()
@@ -114,10 +131,18 @@ class MLPHead(Head):
         self.weight, self.bias = _columns_of(last.T, fitted.intercepts_[1], X.dtype)
         return self
 
+    def extended(self, X: NDArray[Any], y: Rows, sample_weight: Floats, learned: Rows) -> Self:
+        new, hidden = copy(self), self._hidden(X)
+        new.weight, new.bias = learn_beside(hidden, y, sample_weight, learned, self.weight, self.bias, self.strength)
+        return new
+
     def logits(self, X: Array) -> Array:
+        return affine(self._hidden(X), self.weight, self.bias)
+
+    def _hidden(self, X: Array) -> Array:
         xp = X.__array_namespace__()
         hidden = xp.matmul(X, xp.asarray(self.hidden_weight.T)) + xp.asarray(self.hidden_bias)
-        return affine(xp.where(hidden > 0, hidden, xp.zeros_like(hidden)), self.weight, self.bias)
+        return xp.where(hidden > 0, hidden, xp.zeros_like(hidden))
 
 
 class EstimatorHead(Head):
@@ -302,6 +327,50 @@ def fit_by_batches(
         velocity = dtype(MOMENTUM) * velocity + gradient
         W -= dtype((1 + np.cos(np.pi * step / (PASSES * steps))) / 2) * (gradient + dtype(MOMENTUM) * velocity)
     return np.ascontiguousarray(W[:, :-1]), W[:, -1] - W[:, :-1] @ centre
+
+
+def learn_beside(
+    X: NDArray[Any],
+    y: Rows,
+    sample_weight: Floats,
+    learned: Rows,
+    weight: NDArray[Any],
+    bias: NDArray[Any],
+    strength: float,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""Weights (C, d) and biases (C,) of a logistic regression in which only those of the classes ``learned`` change.
+
+    The others do not make room, so the weights of a new class carry the whole difference, not half of it. Half the
+    penalty makes up for that.
+    """
+    n, width = X.shape
+    count, old = max(int(y.max()) + 1, len(bias)), np.arange(len(bias))
+    weights, biases = np.zeros((count, width), weight.dtype), np.zeros(count, bias.dtype)
+    weights[old], biases[old] = weight, bias
+    fixed = np.setdiff1d(old, learned)
+    level = logsumexp(affine(X, weights[fixed], biases[fixed]), axis=1) if len(fixed) else np.full(n, -np.inf)
+    place = np.full(count, len(learned))
+    place[learned] = np.arange(len(learned))
+    at = np.flatnonzero(place[y] < len(learned))
+    own, total = place[y[at]], 2.0 * strength * sample_weight.sum()
+    share = sample_weight / sample_weight.sum()
+
+    def loss(values: Floats) -> tuple[float, Floats]:
+        W = values.reshape(len(learned), width + 1)
+        z = affine(X, W[:, :-1].astype(X.dtype), W[:, -1])
+        top = np.logaddexp(level, logsumexp(z, axis=1))
+        error = np.exp(z - top[:, None])
+        found = float(share @ top - share[at] @ z[at, own]) + float((W[:, :-1] ** 2).sum()) / (2.0 * total)
+        error[at, own] -= 1.0
+        error *= share[:, None]
+        gradient = np.concatenate([error.T.astype(X.dtype) @ X + W[:, :-1] / total, error.sum(0)[:, None]], axis=1)
+        return found, gradient.ravel()
+
+    start = np.concatenate([weights[learned], biases[learned, None]], axis=1, dtype=np.float64)
+    W = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 200, "gtol": 1e-5}).x
+    W = W.reshape(len(learned), width + 1)
+    weights[learned], biases[learned] = W[:, :-1], W[:, -1]
+    return weights, biases
 
 
 def _columns_of(weight: Any, bias: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

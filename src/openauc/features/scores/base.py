@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -50,6 +51,18 @@ class Score:
             self._learn(ready(features)[1], wide(logits)[1], np.asarray(y))
         return self
 
+    def extended(self, features: Real, logits: Floats, y: Rows, sample_weight: Floats, added: Rows) -> Self:
+        """A score that also knows the rows ``added``, of new classes or of old ones.
+
+        The other rows are some of those it learned from, with the classes they had. A score whose values elsewhere
+        need not change writes ``_extend``, which gets prepared features; any other is fitted to these rows anew.
+        """
+        new = copy.copy(self)
+        if type(self)._extend is not Score._extend:
+            new._extend(ready(features)[1], y, sample_weight, added)
+            return new
+        return new.fit(features, logits, y)
+
     def __call__(self, features: Any, logits: Any) -> Array:
         """(n,) scores of n samples with features (n, d) and logits (n, C)."""
         if self.looks_at == "logits":
@@ -67,6 +80,9 @@ class Score:
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep what :meth:`_score` needs of training samples."""
         raise NotImplementedError(f"{type(self).__name__} has no fit(features, logits, y); define it.")
+
+    def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
+        """Learn the rows ``added`` too."""
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         """(n,) scores by the library ``xp``: of features in float32 or float64, and of logits in float64."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openauc.features.scores._arrays import Array, lengths, like, product, squared_lengths, unit_length, wide
-from openauc.features.scores.base import Floats, Labels, Real, Score
+from openauc.features.scores.base import Floats, Labels, Real, Rows, Score
 
 REFERENCES, PER_CLASS = 1024, 8
 """Most training samples that a new sample is compared with; more if a class would have fewer than 8 of them."""
@@ -36,6 +36,9 @@ class NearestNeighbour(Score):
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         self.references = unit_length(x[draw_references(y)])
+
+    def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
+        self.references = np.concatenate([self.references, unit_length(x[some_of_each(y, added)])])
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         x, references = unit_length(x), like(x, self.references)
@@ -89,6 +92,15 @@ class Distance(Score):
         self.mean = mean_of(x)
         self.references, self.spread = x[rows] - self.mean, class_spreads(x, y)[rows].astype(x.dtype)
 
+    def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
+        rows = some_of_each(y, added)
+        of_added = np.isin(y, y[added])  # all rows of their classes
+        level = float(np.square(self.spread, dtype=np.float64).mean())
+        spread = np.empty(len(y))
+        spread[of_added] = class_spreads(x[of_added], y[of_added], level)
+        self.references = np.concatenate([self.references, x[rows] - self.mean])
+        self.spread = np.concatenate([self.spread, spread[rows].astype(self.spread.dtype)])
+
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         x = x - like(x, self.mean)
         references, spread = like(x, self.references), wide(xp.asarray(self.spread))[1]
@@ -116,6 +128,9 @@ class ClassMean(Score):
         self.mean = mean_of(x)
         self.centres, _ = class_means(x - self.mean, y)
 
+    def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
+        self.centres = with_means(self.centres, x - self.mean, y, weight, np.unique(y[added]))
+
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         return xp.sqrt(xp.min(squared_distances(x - like(x, self.mean), self.centres), axis=1))
 
@@ -137,6 +152,7 @@ class Mahalanobis(Score):
     source = "Lee et al. (2018)"
     pooled = True
     unit: ClassVar[bool] = False  # whether features are scaled to unit length first
+    centres: Real
 
     def _learn(self, x: Real, z: Floats, y: Labels) -> None:
         """Keep the mean of all samples, a (d, d) inverse root of the covariance, and the whitened class means."""
@@ -152,6 +168,10 @@ class Mahalanobis(Score):
         shrunk = shrunk_covariance(deviations, centred + self.mean, freedom)
         self.root = inverse_root(shrunk).astype(centred.dtype, order="C")
         return shrunk
+
+    def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
+        x = (unit_length(x) if self.unit else x) - self.mean
+        self.centres = with_means(self.centres, product(x, self.root), y, weight, np.unique(y[added]))
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         x = unit_length(x) if self.unit else x
@@ -190,6 +210,14 @@ class RelativeMahalanobis(Mahalanobis):
         whole = shrunk + covariance_of(centred) - covariance_of(deviations)
         self.whole_root = inverse_root(whole).astype(centred.dtype, order="C")
         return whole
+
+    def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
+        super()._extend(x, y, weight, added)
+        more = ((unit_length(x) if self.unit else x) - self.mean)[added]
+        inverse = np.linalg.inv(self.whole_root.astype(np.float64))
+        share = weight[added] / weight.sum()
+        whole = (1.0 - share.sum()) * (inverse.T @ inverse) + (more.T * share) @ more
+        self.whole_root = inverse_root(whole).astype(x.dtype, order="C")
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         unit = unit_length(x) if self.unit else x
@@ -235,6 +263,22 @@ def draw_references(y: ArrayLike, most: int | None = None) -> NDArray[np.intp]:
     return np.sort(drawn[np.argsort(turns, kind="stable")[:number]])
 
 
+def some_of_each(y: Rows, rows: Rows) -> NDArray[np.intp]:
+    """Of some rows those that become references: of each class no more than a class of all references has."""
+    most = max(PER_CLASS, REFERENCES // (int(y.max()) + 1))
+    drawn = np.random.default_rng(0).permutation(rows)
+    return np.sort(drawn[turns_in_class(y[drawn]) < most])
+
+
+def with_means(means: Real, x: Real, y: Rows, weight: Floats, learned: Rows) -> Real:
+    """(C, d) means of classes 0..C-1, those of the classes ``learned`` of these rows and the others as they are."""
+    found = np.zeros((max(int(y.max()) + 1, len(means)), means.shape[1]), means.dtype)
+    found[: len(means)] = means
+    for label in learned:
+        found[label] = np.average(x[y == label], axis=0, weights=weight[y == label])
+    return found
+
+
 def turns_in_class(labels: Labels) -> NDArray[np.intp]:
     """(n,) number of samples of the same class before each sample.
 
@@ -248,15 +292,19 @@ def turns_in_class(labels: Labels) -> NDArray[np.intp]:
     return turns
 
 
-def class_spreads(x: Real, y: ArrayLike) -> Floats:
-    """(n,) shrunk root mean square distance of the samples of each sample's class from their mean."""
+def class_spreads(x: Real, y: ArrayLike, level: float | None = None) -> Floats:
+    """(n,) shrunk root mean square distance of the samples of each sample's class from their mean.
+
+    It is shrunk toward the root of ``level``, the mean square of these samples if None.
+    """
     means, members = class_means(x, y)
     size = np.bincount(members)
     squares = np.bincount(members, squared_lengths(x - means[members])[:, 0])
     free = len(members) - len(size)
     rounding = ROUNDING**2 * float(squared_lengths(x).mean())
-    level = squares.sum() / free if free else 0.0
-    level = level if level > rounding else float(squared_lengths(x - mean_of(x)).mean())
+    if level is None:
+        level = squares.sum() / free if free else 0.0
+        level = level if level > rounding else float(squared_lengths(x - mean_of(x)).mean())
     variance = (squares + SPREAD_ROWS * level) / (size - 1 + SPREAD_ROWS)
     return np.asarray(np.sqrt(np.where(variance > rounding, variance, 1.0))[members])
 
