@@ -8,6 +8,8 @@ from openauc.features.scores.registry import SCORES, make_score
 _WITH_SKLEARN = {
     "Explanation": "classifier.explanation",
     "FitReport": "classifier.report",
+    "Group": "classifier.discovery",
+    "Groups": "classifier.discovery",
     "Monitor": "monitor.monitor",
     "OpenSetClassifier": "classifier.estimator",
     "HeldOutSplit": "classifier.splits",
@@ -15,7 +17,7 @@ _WITH_SKLEARN = {
 }
 
 __all__ = ["SCORES", "Score", "make_score"]
-__all__ += ["Explanation", "FitReport", "HeldOutSplit", "Monitor", "OpenSetClassifier", "openauc_scorer"]
+__all__ += ["Explanation", "FitReport", "Group", "Groups", "HeldOutSplit", "Monitor", "OpenSetClassifier", "openauc_scorer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from openauc._columns import is_empty
 from openauc._validation import UNKNOWN, check_choice, check_fraction, check_same_length, named
 from openauc.features.classifier.conformal import Calibration, benjamini_hochberg, guarantee
+from openauc.features.classifier.discovery import Groups, discover
 from openauc.features.classifier.evidence import KINDS, name_of
 from openauc.features.classifier.explanation import Examples, Explanation, explain
 from openauc.features.classifier.fitting import Fitting
@@ -366,6 +367,17 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if unknown_share is not None:
             check_fraction("unknown_share", unknown_share, one=False)
         return explain(self, self._features(X), unknown_share)
+
+    def discover(self, X: ArrayLike, *, texts: ArrayLike | None = None) -> Groups:
+        """Groups among the samples that are rejected.
+
+        Parameters
+        ----------
+        texts
+            Text of each sample, for the words that set a group apart.
+        """
+        check_is_fitted(self)
+        return discover(self, self._features(X), None if texts is None else np.asarray(texts))
 
     def add_classes(self, X: ArrayLike, y: ArrayLike, *, names: ArrayLike | None = None) -> Self:
         """Learn new classes, or more rows of known ones, without the data of :meth:`fit`.
