@@ -17,7 +17,16 @@ _WITH_SKLEARN = {
 }
 
 __all__ = ["SCORES", "Score", "make_score"]
-__all__ += ["Explanation", "FitReport", "Group", "Groups", "HeldOutSplit", "Monitor", "OpenSetClassifier", "openauc_scorer"]
+__all__ += [
+    "Explanation",
+    "FitReport",
+    "Group",
+    "Groups",
+    "HeldOutSplit",
+    "Monitor",
+    "OpenSetClassifier",
+    "openauc_scorer",
+]
 
 
 def __getattr__(name: str) -> Any:
