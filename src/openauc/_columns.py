@@ -48,8 +48,9 @@ def write_columns(
 ) -> None:
     """Write columns of one length as ``.npz``, ``.csv`` or ``.parquet`` (by suffix), all or nothing.
 
-    ``about`` is metadata, which :func:`read_about` reads; a ``.csv`` file cannot hold it. Texts in a ``.csv`` file that
-    a spreadsheet would run are quoted, and :func:`read_columns` removes the quote; ``keep_formulas`` writes them as is.
+    ``about`` is metadata, which :func:`read_about` reads; a ``.csv`` file can hold neither it nor matrices. Texts in a
+    ``.csv`` file that a spreadsheet would run are quoted, and :func:`read_columns` removes the quote; ``keep_formulas``
+    writes them as is.
     """
     quote = (lambda cell: cell) if keep_formulas else quote_formula
     suffix = suffix_of(path)
@@ -72,8 +73,15 @@ def write_columns(
             text.detach()
         else:
             pyarrow, parquet = import_pyarrow()
-            table = pyarrow.table({k: pyarrow.array(v) for k, v in arrays.items()})
+            table = pyarrow.table({name: _arrow_array(column) for name, column in arrays.items()})
             parquet.write_table(table.replace_schema_metadata(told or None), file)
+
+
+def _arrow_array(column: NDArray[Any]) -> Any:
+    pyarrow, _ = import_pyarrow()
+    if column.ndim == 1:
+        return pyarrow.array(column)
+    return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(column.ravel()), column.shape[1])
 
 
 def quote_formula(cell: Any) -> Any:

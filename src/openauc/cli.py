@@ -16,12 +16,36 @@ from typer.core import TyperCommand, TyperGroup
 
 from openauc._files import is_stream, keep_inputs, refuse_input
 from openauc._trial_files import PREDICTIONS, RESULT, SPEC, VALIDATION, features_file
-from openauc.commands import embed, evaluate, fit, listing, predict, predictions, report, run, sql, table, train, watch
+from openauc.commands import (
+    discover,
+    embed,
+    evaluate,
+    fit,
+    listing,
+    predict,
+    predictions,
+    report,
+    run,
+    sql,
+    table,
+    train,
+    watch,
+)
 from openauc.commands.terminal import say
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(evaluate.evaluate, predictions.compare, predictions.audit, predictions.threshold, sql.sql, train.train),
-    *(predict.predict, embed.embed, fit.fit, watch.watch, run.run, table.table, report.report, listing.list_),
+    *(
+        predict.predict,
+        embed.embed,
+        fit.fit,
+        discover.discover,
+        watch.watch,
+        run.run,
+        table.table,
+        report.report,
+        listing.list_,
+    ),
 )
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}  # arguments of functions that an option names otherwise
 _INPUTS = ("reference", "class_names", "weights", "encoder")  # options that name files to read; arguments always do

@@ -92,10 +92,6 @@ def predict(
 
         classifier = OpenSetClassifier.load(folder)
         table = read_like_model(folder, classifier, new, label_column=label_column, embedding_column=embedding_column)
-        if explain and fdr is not None:
-            raise ValueError(
-                "--explain is about the decisions of the threshold, and --fdr decides without it; name one."
-            )
         explanation = classifier.explain(table.features, unknown_share=unknown_share) if explain else None
         title = f"{folder} on {new}"
         _write_decisions(classifier, table, out, explanation, fdr=fdr, title=title, keep_formulas=keep_formulas)

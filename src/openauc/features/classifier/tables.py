@@ -378,6 +378,20 @@ def other_columns(table: FeatureTable) -> dict[str, NDArray[Any]]:
     }
 
 
+def feature_columns(table: FeatureTable) -> dict[str, NDArray[Any]]:
+    """The features as columns of a file from which :func:`read_table` reads the same."""
+    names = table.spec.features or EMBEDDINGS[:1]
+    return {names[0]: table.features} if len(names) == 1 else dict(zip(names, table.features.T, strict=True))
+
+
+def captions(table: FeatureTable) -> NDArray[np.str_] | None:
+    """(n,) text, file name or id of each row, if there is such a column."""
+    name = named_like(table.columns, (*TEXTS, *NAMES))
+    if name is None:
+        return None
+    return np.array(["" if is_empty(value) else str(value) for value in table.columns[name].tolist()])
+
+
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
     """Text in an array of text, which every format can hold."""
     texts = values.dtype == object and all(isinstance(value, str) for value in values)
