@@ -6,8 +6,9 @@ computed in Python: the scripts look them up.
 """
 
 from openauc.report.classifier import classifier_report
+from openauc.report.groups import groups_report
 from openauc.report.monitor import monitor_report
 from openauc.report.predictions import predictions_report
 from openauc.report.store import store_report, write_report
 
-__all__ = ["classifier_report", "monitor_report", "predictions_report", "store_report", "write_report"]
+__all__ = ["classifier_report", "groups_report", "monitor_report", "predictions_report", "store_report", "write_report"]
