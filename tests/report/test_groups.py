@@ -236,6 +236,16 @@ def test_a_draft_belongs_to_its_content(open_page: Open) -> None:
     assert opened.page.input_value("#name-0") == "dog"
 
 
+def test_where_no_draft_can_be_kept_the_page_says_so(open_page: Open) -> None:
+    opened = open_page(report())
+    name(opened, 0, "dog")
+    assert opened.page.locator("#no_draft").is_hidden()
+    opened.page.evaluate("void (Storage.prototype.setItem = () => { throw new Error('full') })")
+    name(opened, 1, "elk")
+    assert opened.page.locator("#no_draft").is_visible()
+    assert saved(opened) == expected(0, GROUP_0, "dog") + expected(1, GROUP_1, "elk")
+
+
 def test_without_a_mouse(open_page: Open) -> None:
     opened = open_page(report())
     press(opened, "j", "Enter", *"dog", "Enter")  # names group 0
