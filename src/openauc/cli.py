@@ -17,9 +17,11 @@ from typer.core import TyperCommand, TyperGroup
 from openauc._files import is_stream, keep_inputs, refuse_input
 from openauc._trial_files import PREDICTIONS, RESULT, SPEC, VALIDATION, features_file
 from openauc.commands import (
+    compare_models,
     discover,
     embed,
     evaluate,
+    extend,
     fit,
     listing,
     predict,
@@ -35,21 +37,14 @@ from openauc.commands.terminal import say
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(evaluate.evaluate, predictions.compare, predictions.audit, predictions.threshold, sql.sql, train.train),
-    *(
-        predict.predict,
-        embed.embed,
-        fit.fit,
-        discover.discover,
-        watch.watch,
-        run.run,
-        table.table,
-        report.report,
-        listing.list_,
-    ),
+    *(predict.predict, embed.embed, fit.fit, watch.watch, discover.discover, extend.extend),
+    compare_models.compare_models,
+    *(run.run, table.table, report.report, listing.list_),
 )
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}  # arguments of functions that an option names otherwise
 _INPUTS = ("reference", "class_names", "weights", "encoder")  # options that name files to read; arguments always do
 _OUTPUTS = ("out", "json_out", "report", "onnx", "state")
+_CHANGED = ("changed",)  # arguments that are written to if no output is named
 _INPUT_FILES = (
     *("*.safetensors", "model.json", "source.json", SPEC, RESULT, PREDICTIONS, VALIDATION, features_file("*")),
     *(f"trials/*/{name}" for name in (RESULT, PREDICTIONS)),
@@ -62,10 +57,11 @@ class _Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         outputs = [ctx.params[name] for name in _OUTPUTS if ctx.params.get(name) is not None]
+        own = outputs or [ctx.params[name] for name in _CHANGED if name in ctx.params]
         places = [os.path.realpath(path) for path in outputs if not is_stream(path)]
         if len(set(places)) < len(places):
             raise ValueError(f"two options name the same file to write, {outputs[0]}; name a file for each.")
-        with keep_inputs(*self._inputs(ctx.params, own=set(map(os.path.realpath, outputs)))):
+        with keep_inputs(*self._inputs(ctx.params, own=set(map(os.path.realpath, own)))):
             for path in outputs:  # before the work; the writer checks again
                 refuse_input(path)
             return super().invoke(ctx)
@@ -121,7 +117,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 for _function in COMMANDS:
-    app.command(_function.__name__.rstrip("_"), cls=_Command)(_function)
+    app.command(_function.__name__.rstrip("_").replace("_", "-"), cls=_Command)(_function)
 
 
 @app.callback(invoke_without_command=True)

@@ -53,6 +53,7 @@ def test_a_quiet_stream_raises_no_alarm_and_all_is_said(folder: Path) -> None:
     assert "600 samples, " in said
     assert "of 400 in the reference" in said
     assert "Alarm" not in said
+    assert "openauc discover" not in said
     assert "ever raised with probability at most 0.01, however long" in said
     assert "cannot be seen without labels" in said
 
@@ -68,6 +69,8 @@ def test_an_alarm_is_told_with_a_page(folder: Path, tmp_path: Path) -> None:
     assert re.search(r"distribution of scores < 0\.0001 \d+ \d+", said)
     assert f"wrote {page}" in said
     assert "strange.parquet has changed" in page.read_text()
+    assert f"openauc discover {folder / 'model'} {folder / 'strange.parquet'} -o groups" in said
+    assert f"<code>openauc discover {folder / 'model'} STREAM -o groups</code>" in page.read_text()
     run(*words, "--fail-on-alarm", code=1)
 
 
@@ -78,7 +81,7 @@ def test_rows_are_ordered_by_time(folder: Path, tmp_path: Path) -> None:
     table(tmp_path / "sorted.parquet", X, label=y.tolist())
     one = run("watch", folder / "model", tmp_path / "mixed.parquet", "--time-column", "at")
     other = run("watch", folder / "model", tmp_path / "sorted.parquet")
-    assert re.sub(r" \(\d+\)", "", one) == other
+    assert re.sub(r" \(\d+\)", "", one).replace("mixed.parquet", "sorted.parquet") == other
 
 
 def test_a_state_goes_on(folder: Path, tmp_path: Path) -> None:

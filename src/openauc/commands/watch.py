@@ -18,6 +18,7 @@ from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
 from openauc.commands.terminal import p_text, say, say_wrapped, show
 from openauc.features.classifier.tables import MODEL, is_model
+from openauc.report.monitor import more_rejected
 
 if TYPE_CHECKING:
     from openauc.features.classifier.tables import FeatureTable
@@ -82,6 +83,9 @@ def watch(
                     raise
                 say(f"{stream} holds no sample; what was seen before stays as it is.", err=True)
         _print_monitor(monitor)
+        if more_rejected(monitor):
+            command = shlex.join(["openauc", "discover", str(folder), str(stream or "STREAM"), "-o", "groups"])
+            say(f"To see what is new among the rejected: {command}")
         if out is not None and monitor.n:
             from openauc.report import monitor_report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,14 @@ def monitor_report(monitor: Monitor, *, name: str = "model", stream: str = "the 
     if not monitor.n:
         raise ValueError("the monitor has seen no sample yet; update it first.")
     shown: dict[str, Any] = {"names": _NAMES, "band": _BAND, "most_classes": MOST_CLASSES, "limits": LIMITS}
+    shown["next_command"] = shlex.join(["openauc", "discover", name, "STREAM", "-o", "groups"])
+    shown["more_rejected"] = more_rejected(monitor)
     return render("monitor", _data(monitor), monitor=monitor, name=name, stream=stream, command=command, **shown)
+
+
+def more_rejected(monitor: Monitor) -> bool:
+    """Whether more samples are rejected than in the reference, of all or of a class, beyond chance."""
+    return any(alarm.part != "scores" and alarm.seen > alarm.usual for alarm in monitor.alarms)
 
 
 def _data(monitor: Monitor) -> dict[str, Any]:

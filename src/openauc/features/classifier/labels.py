@@ -43,12 +43,11 @@ class Pool(NamedTuple):
     text: NDArray[np.str_] | None
 
 
-def labels_a_pool(columns: Columns, features: Iterable[str], *, given: bool) -> bool:
-    """Whether columns are labels of a pool, and not a table to learn from; ``given``: whether a pool was named."""
-    if LABEL not in columns or {*EMBEDDINGS, *features} & set(columns):
-        return False
+def labels_a_pool(columns: Columns, features: Iterable[str]) -> bool:
+    """Whether columns are labels of a pool, and not a table to learn from, with features or texts of its own."""
     keys = {ROW, GROUP} & set(columns)
-    return len(keys) == 2 or (len(keys) == 1 and (given or named_like(columns, TEXTS) is None))
+    own = {*EMBEDDINGS, *features} & set(columns) or (len(keys) < 2 and named_like(columns, TEXTS) is not None)
+    return LABEL in columns and bool(keys) and not own
 
 
 def read_lines(path: Path) -> list[Line]:
