@@ -9,6 +9,7 @@ from PIL import Image
 
 from commands.application import refused, run
 from commands.new_kinds import NAMES, fill_in, fitted, named, table
+from openauc import _files
 from openauc.features import OpenSetClassifier
 from openauc.predictions import read_columns, write_columns
 
@@ -90,6 +91,26 @@ def test_a_second_time_replaces_the_files_but_no_labels(folder: Path, tmp_path: 
     assert file.read_bytes() == filled
 
 
+def test_after_a_crash_no_labels_stand_beside_other_groups(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, replace, written = ("-o", tmp_path / "groups"), _files.os.replace, []
+
+    def fail_at_the_page(*paths: object) -> None:
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        written.append(replace(*paths))
+
+    run("discover", folder / "model", folder / "new.parquet", *words)
+    with monkeypatch.context() as patch:
+        patch.setattr(_files.os, "replace", fail_at_the_page)
+        said = run("discover", folder / "model", table(tmp_path / "other.parquet", 6, 5), *words, code=2)
+    assert "No space left" in said
+    assert sorted(file.name for file in (tmp_path / "groups").iterdir()) == ["label_studio.json", "rows.parquet"]
+    run("discover", folder / "model", tmp_path / "other.parquet", *words)
+    assert (tmp_path / "groups/labels.csv").is_file()
+
+
 def test_columns_of_numbers_and_columns_of_these_names(tmp_path: Path) -> None:
     X = read_columns(table(tmp_path / "of_lists.parquet", 6, 1))["embedding"]
     y = np.repeat(NAMES, 60)
@@ -121,6 +142,10 @@ def test_bad_input_is_said_and_nothing_is_written(folder: Path, tmp_path: Path) 
     refused(*words, tmp_path / "file", match="it is a file; name a folder")
     refused(*words, tmp_path, match="it holds 'file'; name a new or empty folder")
     refused(*words, folder / "model", match="it holds 'classifier.safetensors'")
+    files = {file.name: file.read_bytes() for file in (folder / "groups").iterdir()}
+    words = ("discover", folder / "model", folder / "groups/rows.parquet", "-o", folder / "groups")
+    refused(*words, match="it is an input of this command")
+    assert {file.name: file.read_bytes() for file in (folder / "groups").iterdir()} == files
     known = table(tmp_path / "known.parquet", 1, 0, per_kind=5)
     run("discover", folder / "model", known, "-o", tmp_path / "none", code=2)
     assert not (tmp_path / "none").exists()

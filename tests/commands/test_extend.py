@@ -55,7 +55,7 @@ def test_from_rejected_rows_to_classes_and_back(folder: Path, model: Path, group
     filled = fill_in(groups, new_names(groups))
     said = said_by("extend", model, filled, "-o", tmp_path / "model2")
     assert (model / MODEL).read_bytes() == before
-    assert "2 classes, 2 of them new" in said
+    assert "2 classes, 2 new" in said
     assert "rows were added, of the new classes 'elk', 'fox'. Of 240 training rows" in said
     assert "Guarantee: about 95 % of new rows" in said
     assert f"openauc compare-models {model} {tmp_path / 'model2'}" in said
@@ -139,7 +139,7 @@ def test_an_export_of_label_studio(model: Path, groups: Path, tmp_path: Path) ->
     (groups / "export.json").write_text(json.dumps(tasks))
     said = said_by("extend", model, groups / "export.json", "-o", tmp_path / "model2")
     run("extend", model, fill_in(groups, new_names(groups)), "-o", tmp_path / "model3")
-    assert "2 classes, 2 of them new" in said
+    assert "2 classes, 2 new" in said
     assert answers(tmp_path / "model2", groups / "rows.parquet").tolist() == (
         answers(tmp_path / "model3", groups / "rows.parquet").tolist()
     )
@@ -154,7 +154,7 @@ def test_a_table_with_labels_of_known_and_new_classes(model: Path, tmp_path: Pat
     said = " ".join(result.split())
     assert "10 rows of" in said
     assert "have no label and are left out" in said
-    assert "90 rows of 5 classes, 1 of them new" in said
+    assert "90 rows of 5 classes, 1 new" in said
     assert "ant 10 known before" in said
     assert "elk 20 new" in said
     assert OpenSetClassifier.load(tmp_path / "model2").report_.n_samples == 240 + 90

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FILES = POOL, LABEL_STUDIO, PAGE, LABELS = "rows.parquet", "label_studio.json", "review.html", "labels.csv"
 _EXAMPLES = 3
 _THUMBNAILS, _SIDE = 12, 96  # images of a group that the page shows, and their pixels
-_LONGEST = 40  # characters of words, and of names, in the table
+_LONGEST = 32  # characters of words, and of names, in the table
 
 
 def discover(

@@ -142,7 +142,7 @@ def _show(classifier: OpenSetClassifier, y: NDArray[Any], known: NDArray[Any]) -
     order = np.argsort(-counts, kind="stable")[:_MOST_CLASSES]
     rows = [(str(names[i]), f"{counts[i]:,}", "known before" if names[i] in known else "new") for i in order]
     new = int(np.isin(names, known, invert=True).sum())
-    title = f"{len(y):,} rows of {len(names):,} classes, {new:,} of them new"
+    title = f"{len(y):,} rows of {len(names):,} class{'es' * (len(names) != 1)}, {new:,} new"
     show(title, ("class", "rows", ""), rows, f"and {len(names) - len(order):,} more" if len(order) < len(names) else "")
 
 
