@@ -8,8 +8,9 @@ it, which is made before with
     python -m venv DIR/bertopic && DIR/bertopic/bin/pip install --no-deps -r benchmark/loop_requirements.txt
 
 Sizes: at most 50 rows of a class to fit on and 50 in a stream. `extend`: 5 draws of 9 sizes on 2 data sets.
-`streams`: 10 orders of 8 steps on 3 data sets, where a whole fit is made after steps 4 and 8. `groups`: 10 splits in
-each of 5 settings, BERTopic in the first 3. `speed`: 3 runs, or 1 of the large ones. No number was chosen by results.
+`streams`: 10 orders of 8 steps on 3 data sets, and in the first 5 a whole fit after steps 4 and 8. `groups`: 10 splits
+in each of 5 settings, BERTopic in the first 3. `speed`: 3 runs, or 1 of the large ones. All of it takes about 70
+minutes on one core. No number was chosen by results.
 """
 
 from __future__ import annotations
@@ -130,10 +131,16 @@ def main() -> None:
     if options.write:
         command = f"python benchmark/loop.py --work DIR --data-root DATA --parts {' '.join(options.parts)}"
         command += f" --data {' '.join(options.data)}" if options.data else ""
-        seeds = {
-            part: {name: list(range(len(ones))) for name, ones in found.items()} for part, found in results.items()
+        content = {
+            "command": command,
+            "threads": 1,
+            "bertopic": loop_groups.REQUIREMENTS.read_text().split(),
+            "seeds": {
+                part: {name: list(range(len(ones))) for name, ones in found.items()} for part, found in results.items()
+            },
+            "results": results,
         }
-        write_results("loop", {"command": command, "threads": 1, "seeds": seeds, "results": results}, text)
+        write_results("loop", content, text)
     else:
         print(text)
 

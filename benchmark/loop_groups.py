@@ -30,6 +30,7 @@ REPEATS = 10
 BERTOPIC_REPEATS = 3
 FEWEST = 5  # rows of a group, or of a class, that counts
 BERTOPIC = Path(__file__).with_name("loop_bertopic.py")
+REQUIREMENTS = Path(__file__).with_name("loop_requirements.txt")
 PUBLISHED = {"banking77-75": (87.4, 69.5, 78.4), "clinc150-75": (96.4, 86.8, 90.4)}
 
 
@@ -189,10 +190,9 @@ def find_bertopic(work: Path) -> Path | None:
     python = work / "bertopic" / "bin" / "python"
     if python.is_file():
         return python
-    needed = BERTOPIC.with_name("loop_requirements.txt")
     print(
         f"BERTopic is left out: there is no {python}. To measure it: python -m venv {work / 'bertopic'} && "
-        f"{python} -m pip install --no-deps -r {needed}",
+        f"{python} -m pip install --no-deps -r {REQUIREMENTS}",
         file=sys.stderr,
     )
     return None
