@@ -99,7 +99,7 @@ def run(part: str, found: Mapping[str, Setting], repeats: int | None, work: Path
 
 
 def page(results: Mapping[str, dict[str, list[Any]]]) -> str:
-    lines = ["# From rejected rows to new classes"]
+    lines = ["# From rejected rows to new classes", "", "Means over repeats, with 95 % intervals of some in brackets."]
     for part, found in results.items():
         lines += ["", *PAGES[part](found)]
     return "\n".join(lines)
