@@ -140,9 +140,9 @@ def page(results: dict[str, list[Found]]) -> list[str]:
         "matched to classes, one to one) are of the rejected rows of unknown classes, in percent; a row in no group is "
         "a group of its own, and wrong for the accuracy. Purity is of all rejected rows in groups. The usual ways get "
         "the same rows at unit length, k-means the best of 10 beginnings. BERTopic is at its defaults, on the same "
-        "embeddings and texts, in at most "
-        f"{BERTOPIC_REPEATS} splits, without a seed; its seconds hold those of its compiler. Published: USNID, another task, for "
-        "comparison: rows of all classes, an encoder trained on the stream, the true number of classes given.",
+        f"embeddings and texts, in at most {BERTOPIC_REPEATS} splits, without a seed; its seconds hold those of its "
+        "compiler. Published: USNID, another task, for comparison: rows of all classes, "
+        "an encoder trained on the stream, the true number of classes given.",
         "",
     ]
     heads = ["data", "known", "way", "splits", "groups", "classes"]
