@@ -52,7 +52,7 @@ def find_copies(X: Real, y: Rows, given: Rows | None = None) -> Copies:
     >>> find_copies(x, np.array([0, 0, 0, 0, 1, 1])).groups.tolist()
     [0, 0, 1, 2, 3, 4]
     """
-    equal = _equal(X)
+    equal = equal_rows(X)
     links, alike = [_chain(equal)] + ([] if given is None else [_chain(given)]), []
     classes = [np.flatnonzero(y == label)[:COMPARED] for label in range(int(y.max()) + 1)]
     distances = [_squares(X[rows]) for rows in classes]
@@ -129,7 +129,7 @@ def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> N
         most = min(COPY, _nearest_by_chance(dimensions, len(mine))) * unit
         places = of_class[start[label] : start[label + 1]]
         for chunk in np.array_split(places, max(1, len(places) // COMPARED)):
-            squares = _cross_squares(scaling.rows(X, others[chunk]), mine)
+            squares = squared_distances(scaling.rows(X, others[chunk]), mine)
             found[chunk] = squares.min(1, initial=np.inf) <= most
     return found
 
@@ -155,12 +155,15 @@ def _nearest_by_chance(dimensions: float, rows: int) -> float:
     return float(chi2.ppf(CHANCE / max(rows - 1, 1), dimensions) / chi2.median(dimensions))
 
 
-def _cross_squares(a: Real, b: Real) -> Floats:
+def squared_distances(a: Real, b: Real) -> Floats:
+    """(n, m) squared distances; rounding may make one a little negative."""
     of_a, of_b = (np.einsum("ij,ij->i", x, x, dtype=np.float64) for x in (a, b))
-    return np.asarray(of_a[:, None] + of_b - 2.0 * (a @ b.astype(a.dtype).T))
+    squares = np.add.outer(of_a, of_b)
+    squares -= 2.0 * (a @ b.astype(a.dtype).T)
+    return np.asarray(squares)
 
 
-def _equal(X: Real) -> Rows:
+def equal_rows(X: Real) -> Rows:
     """(n,) number of each row among the distinct ones."""
     rows = np.ascontiguousarray(X + 0.0)  # of -0.0 and 0.0, one
     return np.unique(rows.view(np.dtype((np.void, rows.strides[0])))[:, 0], return_inverse=True)[1]
@@ -168,7 +171,7 @@ def _equal(X: Real) -> Rows:
 
 def _squares(x: Real) -> Floats:
     """Condensed squared distances between all rows."""
-    full = np.maximum(_cross_squares(x, x), 0.0)
+    full = np.maximum(squared_distances(x, x), 0.0)
     np.fill_diagonal(full, 0.0)
     return np.asarray(squareform(full, checks=False))
 

@@ -7,13 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import CountVectorizer
 
+from openauc.features.classifier.copies import equal_rows
+from openauc.features.classifier.grouping import (
+    LEAST,
+    NO_GROUP,
+    Forecast,
+    Grouped,
+    Known,
+    choose,
+    directions,
+    leave_alone,
+    tree_of,
+)
 from openauc.features.scores.base import Rows
 from openauc.intervals import Interval
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
+
+FEWEST = 10  # different rejected rows to group
+SOUGHT = 3000  # rejected rows, at most, that groups are sought among; the others join them
+NEAREST = 3  # known classes that are named beside a group
+WORDS = 6  # of a group
+FEW_CLASSES = 20  # that make a forecast uncertain
 
 
 @dataclass(frozen=True)
@@ -29,7 +47,8 @@ class Group:
     nearest
         Known classes, the nearest first, at most three.
     piece_of
-        The known class that it is rather a piece of; None for a new kind.
+        The known class that it is rather a piece of, since only 5 % of held-out classes are so near to another class;
+        else None. It is seldom that sure: rejected rows of a known class mostly lie as far from it as new kinds do.
     words
         Words that set its texts apart from those of the other groups, if texts were given.
     """
@@ -70,24 +89,94 @@ class Groups:
 
 def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any] | None) -> Groups:
     """Groups among the rows of X that a fitted classifier rejects."""
-    unknown = classifier.predict(X) == classifier.unknown_label_
+    if not hasattr(classifier, "examples_"):
+        raise ValueError("this model of an older openauc keeps no training rows to compare with; fit it again.")
+    score, predicted = classifier._decide(X)
+    unknown = ~(score <= classifier.thresholds_[predicted])  # NaN is unknown
     rows = np.flatnonzero(unknown)
-    features = classifier.head_with_scores_.scaling(X[rows])
-    k = max(2, len(rows) // 40)
-    found = KMeans(k, random_state=0).fit(features)
-    labels = np.full(len(X), -1)
-    groups = []
-    for number, label in enumerate(np.argsort(-np.bincount(found.labels_))):
-        inside = np.flatnonzero(found.labels_ == label)
-        distance = ((features[inside] - found.cluster_centers_[label]) ** 2).sum(1)
-        labels[rows[inside]] = number
-        nearest = np.unique(classifier.classify(X[rows[inside]]), return_counts=True)
-        groups.append(
-            Group(
-                rows[inside[np.argsort(distance, kind="stable")]],
-                0.8,
-                Interval(0.6, 1.0),
-                tuple(nearest[0][np.argsort(-nearest[1])][:3].tolist()),
-            )
+    scaling = classifier.head_with_scores_.scaling
+    features = directions(scaling.rows(X, rows), scaling)
+    _, first, copy = np.unique(equal_rows(features), return_index=True, return_inverse=True)
+    _check_rows(len(X), len(rows), len(first))
+    x, rng = features[first], np.random.RandomState(0)
+    some = x if len(x) <= SOUGHT else x[rng.choice(len(x), SOUGHT, replace=False)]
+    known, tree = Known.of(classifier, len(rows), len(X) - len(rows)), tree_of(some)
+    cut, pools = choose(some, tree, known, rng)
+    forecast = Forecast(known, pools, cut)
+    grouped = Grouped.of(x, some, tree, cut._replace(least=max(cut.least, LEAST)))
+    sure = forecast.sure(grouped)
+    label = leave_alone(grouped.label, sure)
+    of_row = label[copy]
+    words = distinctive_words(texts[rows], of_row) if texts is not None else {}
+
+    def group(number: int) -> Group:
+        inside = np.flatnonzero(of_row == number)
+        inside = inside[np.argsort(grouped.own[copy[inside]], kind="stable")]
+        distinct = label == number
+        purity = float(sure[distinct].mean())
+        near = known.near(features[inside])
+        nearest = np.argsort(near, kind="stable")[:NEAREST]
+        names = tuple(classifier.classes_[nearest].tolist())
+        return Group(
+            rows[inside],
+            purity,
+            forecast.interval(purity, int(distinct.sum())),
+            names,
+            names[0] if near[nearest[0]] <= forecast.near else None,
+            words.get(number, ()),
         )
-    return Groups(labels, unknown, tuple(groups))
+
+    labels = np.full(len(X), NO_GROUP)
+    labels[rows] = of_row
+    groups = tuple(map(group, range(int(label.max()) + 1)))
+    return Groups(labels, unknown, groups, tuple(_notes(classifier, len(x), len(groups))))
+
+
+def _check_rows(n: int, rejected: int, distinct: int) -> None:
+    if not rejected:
+        raise ValueError(f"none of the {n:,} rows is rejected, so there is nothing to group.")
+    if distinct < FEWEST:
+        alike = "" if distinct == rejected else f", and hold only {distinct} different ones"
+        raise ValueError(
+            f"{rejected:,} of {n:,} rows are rejected{alike}; at least {FEWEST} different ones are needed to find "
+            "groups. Look at them one by one, or come back with more rows."
+        )
+
+
+def _notes(classifier: OpenSetClassifier, rows: int, groups: int) -> list[str]:
+    notes, classes = [], len(classifier.classes_)
+    if not groups:
+        notes.append(f"No {LEAST} rows belong together: what is rejected has nothing in common.")
+    if rows > SOUGHT:
+        notes.append(
+            f"Groups were sought among {SOUGHT:,} of the {rows:,} rejected rows, so kinds with fewer than about "
+            f"{LEAST * rows // SOUGHT:,} rows may be missing. Discover again among the rows that fit no group."
+        )
+    if classes < FEW_CLASSES:
+        notes.append(
+            f"The forecast of purity comes from {classes} known classes only; the real purity is more often outside of "
+            "its interval."
+        )
+    return notes
+
+
+def distinctive_words(texts: NDArray[Any], labels: Rows) -> dict[int, tuple[str, ...]]:
+    """For each group, the words that its texts hold and the others do not, the most distinctive first.
+
+    >>> distinctive_words(np.array(["my card", "a card", "my pin", "a pin"]), np.array([0, 0, 1, 1]))
+    {0: ('card',), 1: ('pin',)}
+    """
+    vectorizer = CountVectorizer(binary=True)
+    try:
+        holds = vectorizer.fit_transform(map(str, texts.tolist()))
+    except ValueError:  # there are no words
+        return {}
+    names, everywhere = vectorizer.get_feature_names_out(), np.asarray(holds.mean(axis=0)).ravel()
+    found = {}
+    for number in range(int(labels.max()) + 1):
+        mine = holds[labels == number]
+        share, count = np.asarray(mine.mean(axis=0)).ravel(), np.asarray(mine.sum(axis=0)).ravel()
+        gain = np.where(count >= 2, share * np.log(np.maximum(share, 1e-9) / everywhere), 0.0)
+        order = np.argsort(-gain, kind="stable")[:WORDS]
+        found[number] = tuple(names[order[gain[order] > 0]].tolist())
+    return found

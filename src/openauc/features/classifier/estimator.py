@@ -377,7 +377,11 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Text of each sample, for the words that set a group apart.
         """
         check_is_fitted(self)
-        return discover(self, self._features(X), None if texts is None else np.asarray(texts))
+        features = self._features(X)
+        if texts is not None:
+            texts = np.asarray(texts)
+            check_same_length(X=features, texts=texts)
+        return discover(self, features, texts)
 
     def add_classes(self, X: ArrayLike, y: ArrayLike, *, names: ArrayLike | None = None) -> Self:
         """Learn new classes, or more rows of known ones, without the data of :meth:`fit`.
