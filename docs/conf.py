@@ -72,7 +72,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["tutorials", "concepts"],
     "gallery_dirs": ["generated/tutorials", "generated/concepts"],
     "filename_pattern": r"\.py$",  # every script runs; an error fails the build
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": lambda name: int(name.partition("_")[0]),  # 10 comes after 9
     "download_all_examples": False,
     "notebook_extensions": set(),
     "show_signature": False,
