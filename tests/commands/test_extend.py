@@ -145,6 +145,17 @@ def test_an_export_of_label_studio(model: Path, groups: Path, tmp_path: Path) ->
     )
 
 
+def test_images_may_be_addresses_in_label_studio(model: Path, groups: Path, tmp_path: Path) -> None:
+    kinds, tasks = named(groups), json.loads((groups / "label_studio.json").read_text())
+    exported = [
+        {"image": f"http://here/{one['row']}.png", "row": one["row"], "group": one["group"], "label": name}
+        for one in (task["data"] for task in tasks)
+        if (name := kinds.get(one["group"])) in ("elk", "fox")
+    ]
+    (groups / "export.json").write_text(json.dumps(exported))
+    assert "2 classes, 2 new" in said_by("extend", model, groups / "export.json", "-o", tmp_path / "model2")
+
+
 def test_a_table_with_labels_of_known_and_new_classes(model: Path, tmp_path: Path) -> None:
     file = table(tmp_path / "more.parquet", 5, 7, per_kind=20)
     columns = read_columns(file)

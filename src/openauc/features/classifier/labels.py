@@ -140,7 +140,7 @@ def _said(value: Any) -> str:
 def _of_label_studio(path: Path) -> Iterator[Line]:
     try:
         tasks = [(task, task.get("data", task), list(_labels(task))) for task in parse_json(path.read_bytes())]
-        about = [(data[ROW], data.get(GROUP), data.get("text", data.get("image"))) for _, data, _ in tasks]
+        about = [(data[ROW], data.get(GROUP), data.get("text")) for _, data, _ in tasks]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"{path} is not an export of Label Studio, in JSON or JSON-MIN, of the label_studio.json that `openauc "
