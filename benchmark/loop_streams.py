@@ -22,6 +22,7 @@ from loop_data import (
 )
 
 from openauc.features import OpenSetClassifier
+from openauc.features.classifier.discovery import FEWEST
 
 NAMES = ("clinc150", "banking77", "cifar100")
 REPEATS = 10
@@ -104,8 +105,10 @@ def loop(
     found, waiting = [], batches[0].take(np.arange(0))
     for step, batch in enumerate(batches, 1):
         start = time.perf_counter()
-        waiting = together([waiting, batch.take(model.predict(batch.X) == model.unknown_label_)])
-        groups = [group for group in model.discover(waiting.X).groups if group.size > 1]
+        waiting = together([waiting, batch])
+        waiting = waiting.take(model.predict(waiting.X) == model.unknown_label_)
+        enough = len(np.unique(waiting.X, axis=0)) >= FEWEST
+        groups = model.discover(waiting.X).groups if enough else ()
         names = [oracle(waiting.y[group.rows]) for group in groups]
         named = [(group.rows, name) for group, name in zip(groups, names, strict=True) if name is not None]
         known = set(model.classes_.tolist())

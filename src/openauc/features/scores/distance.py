@@ -171,7 +171,12 @@ class Mahalanobis(Score):
 
     def _extend(self, x: Real, y: Rows, weight: Floats, added: Rows) -> None:
         x = (unit_length(x) if self.unit else x) - self.mean
-        self.centres = with_means(self.centres, product(x, self.root), y, weight, np.unique(y[added]))
+        inverse = np.linalg.inv(self.root.astype(np.float64))
+        means = with_means(product(self.centres, inverse.astype(x.dtype)), x, y, weight, np.unique(y[added]))
+        size = np.bincount(y)[y[added]]
+        deviations = (x - means[y])[added] * np.sqrt(size / np.maximum(size - 1, 1))[:, None]
+        self.root = inverse_root(with_rows(inverse, deviations, weight, added)).astype(x.dtype, order="C")
+        self.centres = product(means, self.root)
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         x = unit_length(x) if self.unit else x
@@ -215,9 +220,7 @@ class RelativeMahalanobis(Mahalanobis):
         super()._extend(x, y, weight, added)
         more = ((unit_length(x) if self.unit else x) - self.mean)[added]
         inverse = np.linalg.inv(self.whole_root.astype(np.float64))
-        share = weight[added] / weight.sum()
-        whole = (1.0 - share.sum()) * (inverse.T @ inverse) + (more.T * share) @ more
-        self.whole_root = inverse_root(whole).astype(x.dtype, order="C")
+        self.whole_root = inverse_root(with_rows(inverse, more, weight, added)).astype(x.dtype, order="C")
 
     def _score(self, xp: Any, x: Array, z: Array) -> Array:
         unit = unit_length(x) if self.unit else x
@@ -268,6 +271,12 @@ def some_of_each(y: Rows, rows: Rows) -> NDArray[np.intp]:
     most = max(PER_CLASS, REFERENCES // (int(y.max()) + 1))
     drawn = np.random.default_rng(0).permutation(rows)
     return np.sort(drawn[turns_in_class(y[drawn]) < most])
+
+
+def with_rows(inverse: Floats, more: Real, weight: Floats, added: Rows) -> Floats:
+    """The covariance S = A'A of all rows but the added ones, and of these, where A is its inverse root's inverse."""
+    share = weight[added] / weight.sum()
+    return (1.0 - share.sum()) * (inverse.T @ inverse) + (more.T * share) @ more
 
 
 def with_means(means: Real, x: Real, y: Rows, weight: Floats, learned: Rows) -> Real:
