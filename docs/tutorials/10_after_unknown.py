@@ -115,10 +115,10 @@ print(f"{np.mean(labels == y[seen[rows]]):.1%} of {len(rows)} rows are named rig
 # nothing of what the model was fitted on but the rows it keeps itself, 8,192 at most. ``report_.notes`` says what
 # changed for these, and whether the new classes have the rows they need.
 
-before = classifier.predict(X[later])
+before, told = classifier.predict(X[later]), len(classifier.report_.notes)
 classifier.add_classes(X[seen[rows]], labels)
 print(*classifier.classes_)
-for note in classifier.report_.notes[-2:]:
+for note in classifier.report_.notes[told:]:
     print(textwrap.fill(note), end="\n\n")
 print(textwrap.fill(classifier.guarantee_))
 

@@ -276,7 +276,7 @@ def some_of_each(y: Rows, rows: Rows) -> NDArray[np.intp]:
 def with_rows(inverse: Floats, more: Real, weight: Floats, added: Rows) -> Floats:
     """The covariance S = A'A of all rows but the added ones, and of these, where A is its inverse root's inverse."""
     share = weight[added] / weight.sum()
-    return (1.0 - share.sum()) * (inverse.T @ inverse) + (more.T * share) @ more
+    return np.asarray((1.0 - share.sum()) * (inverse.T @ inverse) + (more.T * share) @ more)
 
 
 def with_means(means: Real, x: Real, y: Rows, weight: Floats, learned: Rows) -> Real:
