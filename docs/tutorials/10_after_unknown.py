@@ -126,8 +126,8 @@ print(textwrap.fill(classifier.guarantee_))
 # Predict again
 # -------------
 #
-# The images of ``later`` had no part in all this. For a class that a model does not know the right answer is to reject,
-# which is easier than to name it: so it counts for the first model on the last four digits.
+# The images of ``later`` had no part in all this. For a class that a model does not know, the right answer is to reject.
+# That is easier than to name it, so the first model may look better on the last four digits.
 
 after, true = classifier.predict(X[later]), y[later]
 right = np.where(digit[later] < 6, before == true, before == "unknown")
@@ -154,7 +154,7 @@ for name, answers in {"before": before, "after": after}.items():
 # - ``piece_of`` is seldom given, and may be wrong, as here.
 # - A new class needs two rows. With fewer than ten it has no guarantee of its own, and may take rows that belong to no
 #   class.
-# - The forecast of :attr:`report_` remains that of the first fit.
+# - The forecast in ``report_`` remains that of the fit.
 #
 # On the command line
 # -------------------
