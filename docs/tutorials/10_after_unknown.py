@@ -126,8 +126,8 @@ print(textwrap.fill(classifier.guarantee_))
 # Predict again
 # -------------
 #
-# The images of ``later`` had no part in all this. For a class that a model does not know, the right answer is to reject.
-# That is easier than to name it, so the first model may look better on the last four digits.
+# The images of ``later`` had no part in all this. For a class that a model does not know, the right answer is to
+# reject. That is easier than to name it, so the first model may look better on the last four digits.
 
 after, true = classifier.predict(X[later]), y[later]
 right = np.where(digit[later] < 6, before == true, before == "unknown")
