@@ -198,7 +198,10 @@ def _show(classifier: OpenSetClassifier, table: FeatureTable, groups: Groups) ->
     known = [(group, share) for group, (share, label) in zip(groups.groups, truth, strict=True) if label]
     names = ("group", "size", "purity", "90 % interval", "nearest class", "words, or a central row")
     width = len(names) + 2 * bool(known)
-    title = f"{len(groups.groups)} groups among {rejected:,} rejected of {len(groups.unknown):,} rows of {table.path}"
+    count = len(groups.groups)
+    title = (
+        f"{count} group{'s' * (count != 1)} among {rejected:,} rejected of {len(groups.unknown):,} rows of {table.path}"
+    )
     note = "purity: forecast of the share of a group that is of one class"
     show(title, (*names, "by labels", "mostly")[:width], [row[:width] for row in rows], note)
     alone = int((groups.unknown & (groups.labels < 0)).sum())

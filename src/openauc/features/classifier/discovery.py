@@ -19,6 +19,7 @@ from openauc.features.classifier.grouping import (
     choose,
     directions,
     leave_alone,
+    parts_of,
     tree_of,
 )
 from openauc.features.scores.base import Rows
@@ -47,8 +48,8 @@ class Group:
     nearest
         Known classes, the nearest first, at most three.
     piece_of
-        The known class that it is rather a piece of, since only 5 % of held-out classes are so near to another class;
-        else None. It is seldom that sure: rejected rows of a known class mostly lie as far from it as new kinds do.
+        The known class that it is rather a piece of: it is nearer to this class than any group of held-out classes is
+        to another one. Mostly None, also for pieces: what is rejected lies far from its class, as new kinds do.
     words
         Words that set its texts apart from those of the other groups, if texts were given.
     """
@@ -63,6 +64,12 @@ class Group:
     @property
     def size(self) -> int:
         return len(self.rows)
+
+    def __str__(self) -> str:
+        low, high = self.purity_interval
+        beside = f"near `{self.nearest[0]}`" if self.piece_of is None else f"rather a piece of `{self.piece_of}`"
+        words = f": {', '.join(self.words)}" if self.words else ""
+        return f"{self.size:,} rows, {self.purity:.2f} of one class ({low:.2f} to {high:.2f}), {beside}{words}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,9 @@ class Groups:
     groups: tuple[Group, ...]
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return "\n".join(f"{number}: {group}" for number, group in enumerate(self.groups))
+
 
 def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any] | None) -> Groups:
     """Groups among the rows of X that a fitted classifier rejects."""
@@ -105,9 +115,12 @@ def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any]
     forecast = Forecast(known, pools, cut)
     grouped = Grouped.of(x, some, tree, cut._replace(least=max(cut.least, LEAST)))
     sure = forecast.sure(grouped)
-    label = leave_alone(grouped.label, sure)
+    belong = parts_of(some, tree, cut.height)[1][0] >= LEAST
+    label = leave_alone(grouped.label, sure if belong else np.zeros(len(x)))
     of_row = label[copy]
-    words = distinctive_words(texts[rows], of_row) if texts is not None else {}
+    labels = np.full(len(X), NO_GROUP)
+    labels[rows] = of_row
+    words = distinctive_words(texts, labels) if texts is not None else {}
 
     def group(number: int) -> Group:
         inside = np.flatnonzero(of_row == number)
@@ -122,12 +135,10 @@ def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any]
             purity,
             forecast.interval(purity, int(distinct.sum())),
             names,
-            names[0] if near[nearest[0]] <= forecast.near else None,
+            names[0] if near[nearest[0]] < forecast.near else None,
             words.get(number, ()),
         )
 
-    labels = np.full(len(X), NO_GROUP)
-    labels[rows] = of_row
     groups = tuple(map(group, range(int(label.max()) + 1)))
     return Groups(labels, unknown, groups, tuple(_notes(classifier, len(x), len(groups))))
 
@@ -161,12 +172,12 @@ def _notes(classifier: OpenSetClassifier, rows: int, groups: int) -> list[str]:
 
 
 def distinctive_words(texts: NDArray[Any], labels: Rows) -> dict[int, tuple[str, ...]]:
-    """For each group, the words that its texts hold and the others do not, the most distinctive first.
+    """For each group, words that its texts hold at least twice as often as all texts, the most distinctive first.
 
-    >>> distinctive_words(np.array(["my card", "a card", "my pin", "a pin"]), np.array([0, 0, 1, 1]))
+    >>> distinctive_words(np.array(["the card", "a card", "the pin", "a pin"]), np.array([0, 0, 1, 1]))
     {0: ('card',), 1: ('pin',)}
     """
-    vectorizer = CountVectorizer(binary=True)
+    vectorizer = CountVectorizer(binary=True, token_pattern=r"\w\w\w+")
     try:
         holds = vectorizer.fit_transform(map(str, texts.tolist()))
     except ValueError:  # there are no words
@@ -176,7 +187,8 @@ def distinctive_words(texts: NDArray[Any], labels: Rows) -> dict[int, tuple[str,
     for number in range(int(labels.max()) + 1):
         mine = holds[labels == number]
         share, count = np.asarray(mine.mean(axis=0)).ravel(), np.asarray(mine.sum(axis=0)).ravel()
-        gain = np.where(count >= 2, share * np.log(np.maximum(share, 1e-9) / everywhere), 0.0)
+        often = (count >= 2) & (share >= 2.0 * everywhere)
+        gain = share * np.log(share / everywhere, out=np.zeros(len(names)), where=often)
         order = np.argsort(-gain, kind="stable")[:WORDS]
         found[number] = tuple(names[order[gain[order] > 0]].tolist())
     return found

@@ -34,12 +34,11 @@ LEASTS = (2, 3, 5, 6, 8, 10, 13, 16, 20, 25, 32)  # that are tried
 HEIGHTS = 12  # that are tried
 POOLS = (2, 6)  # of known rows, to find the sizes of groups, and to choose the cut
 POOL_ROWS = 1200
-STRAY_CLASSES = 3  # one class in so many plays strays, with fewer rows each than a group
+STRAY_CLASSES = 3  # at most one class in so many plays strays, with fewer rows each than a group
 WRONG_NUMBER = 0.2  # of the adjusted Rand index, for a number of groups that is wrong by the factor e
 STEPS = 20  # of k-means
 ALIKE = 60  # groups of known classes that an interval comes from
 LEVEL = 0.9  # of the intervals
-NEAR = 0.05  # share of known classes that are nearer to another class than a group that is rather a piece of one
 CENTRAL, COMPARED = 10, 10  # rows of a group, and of each class, that tell how near they are
 
 
@@ -72,15 +71,15 @@ class Known(NamedTuple):
     def pool(self, sizes: Rows, rng: np.random.RandomState) -> tuple[Real, Rows]:
         """Rows of some classes in these sizes, and of other classes, which are strays; and their classes."""
         of_class = [np.flatnonzero(self.label == label) for label in rng.permutation(self.label[-1] + 1)]
-        others = of_class[: len(of_class) // STRAY_CLASSES] if len(of_class) > STRAY_CLASSES else []
-        rows, n = [], 0
-        for mine in of_class[len(others) :]:
-            if n < POOL_ROWS:
+        expected = min(POOL_ROWS, float(np.mean(sizes)) * len(of_class))
+        wanted = round(self.stray / (1.0 - self.stray) * expected)
+        others = min(-(-wanted // (LEAST - 1)), len(of_class) // STRAY_CLASSES)
+        strays = np.array([row for mine in of_class[:others] for row in rng.permutation(mine)[: LEAST - 1]], np.int64)
+        rows = [rng.permutation(strays)[:wanted]]
+        for mine in of_class[others:]:
+            if sum(map(len, rows[1:])) < POOL_ROWS:
                 rows.append(rng.permutation(mine)[: rng.choice(sizes)])
-                n += len(rows[-1])
-        wanted = round(self.stray / (1.0 - self.stray) * n)
-        strays = np.array([row for mine in others for row in rng.permutation(mine)[: LEAST - 1]], np.int64)
-        some = np.concatenate([*rows, rng.permutation(strays)[:wanted]])
+        some = np.concatenate(rows)
         return self.features[some], self.label[some]
 
 
@@ -186,7 +185,7 @@ class Grouped(NamedTuple):
     label: Rows
     middle: Real  # (k, d)
     own: Floats  # (n,) squared distance to the middle of the own group
-    other: Floats  # (n,) to the nearest other one
+    other: Floats  # (n,) to the nearest other one; at most the height, at which rows stay apart
 
     @classmethod
     def of(cls, x: Real, some: Real, tree: Floats, cut: Cut) -> Grouped:
@@ -194,7 +193,7 @@ class Grouped(NamedTuple):
         middle, size = parts_of(some, tree, cut.height)
         start = middle[: _large(size, cut.least)]
         middle = KMeans(len(start), init=start, n_init=1, max_iter=STEPS).fit(some).cluster_centers_
-        parts = [_places(part, middle) for part in np.array_split(x, -(-len(x) // CHUNK))]
+        parts = [_places(part, middle, cut.height) for part in np.array_split(x, -(-len(x) // CHUNK))]
         label, own, other = map(np.concatenate, zip(*parts, strict=True))
         return cls(label, middle, own, other)
 
@@ -204,12 +203,12 @@ class Grouped(NamedTuple):
         return np.stack([self.own, nearer, np.log(np.bincount(self.label)[self.label])], axis=1)
 
 
-def _places(x: Real, middle: Floats) -> tuple[Rows, Floats, Floats]:
-    """Nearest middle of each row, and squared distances to it and to the next one."""
+def _places(x: Real, middle: Floats, most: float) -> tuple[Rows, Floats, Floats]:
+    """Nearest middle of each row, and squared distances to it and to the next one, this at most so far."""
     squares = np.maximum(squared_distances(x, middle), 0.0)
     label, row = squares.argmin(axis=1), np.arange(len(x))
     own = squares[row, label]
-    squares[row, label] = np.inf
+    squares[row, label] = most
     return label, own, squares.min(axis=1)
 
 
@@ -227,7 +226,7 @@ class Forecast:
                 to_class = known.near(pool.x[inside[np.argsort(grouped.own[inside])]])
                 near.append(np.delete(to_class, most[group]).min())
             rights.append(pool.y == most[grouped.label])
-        self.near = float(np.quantile(near, NEAR))
+        self.near = float(min(near))
         evidence, right = np.concatenate([one.evidence() for one in in_groups]), np.concatenate(rights)
         # One row more of each kind, so that there are both.
         self._model = make_pipeline(StandardScaler(), LogisticRegression()).fit(
