@@ -58,7 +58,7 @@ def test_shown_output_is_what_the_commands_print(block: str) -> None:
     if "model2" in block:
         for text, before, after in (
             ("Please cancel my household insurance.", "dispute", "insurance"),
-            ("How do I bake bread?", "unknown", "shares"),
+            ("How do I bake bread?", "unknown", "adviser"),
         ):
             assert f'"{text}", first taken for `{before}`, is now `{after}`' in " ".join(README.split())
             for name, answer in (("before.csv", before), ("after.csv", after)):

@@ -59,7 +59,6 @@ pd.DataFrame(
         "purity": round(group.purity, 2),
         "90 % interval": "{:.2f} - {:.2f}".format(*group.purity_interval),
         "nearest": ", ".join(group.nearest),
-        "piece of": group.piece_of or "",
     }
     for group in groups.groups
 )
@@ -93,8 +92,7 @@ plt.show()
 # sphinx_gallery_end_ignore
 
 # %%
-# Group 2 was said to be rather a piece of ``three``; its images are nines. A name may be that of a known class, and two
-# groups may have the same one. A group that is not one thing is left out.
+# A name may be that of a known class, and two groups may have the same one. A group that is not one thing is left out.
 
 called = {0: "seven", 1: "six", 2: "nine", 3: "eight"}
 # sphinx_gallery_start_ignore
@@ -151,7 +149,8 @@ for name, answers in {"before": before, "after": after}.items():
 # - Accepted rows are not looked at. New kinds that the model takes for known classes are in no group.
 # - Of more than 3,000 rejected rows, groups are sought among 3,000, and the others join them. Small kinds may be
 #   missing; discover again among the rows that fit no group.
-# - ``piece_of`` is seldom given, and may be wrong, as here.
+# - ``piece_of`` marks a group that is rather a piece of a known class. It is seldom given: what is rejected lies far
+#   from its class, as new kinds do.
 # - A new class needs two rows. With fewer than ten it has no guarantee of its own, and may take rows that belong to no
 #   class.
 # - The forecast in ``report_`` remains that of the fit.
