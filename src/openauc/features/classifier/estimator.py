@@ -24,7 +24,6 @@ from sklearn.utils.validation import (
 )
 from threadpoolctl import threadpool_limits
 
-from openauc._columns import is_empty
 from openauc._validation import UNKNOWN, check_choice, check_fraction, check_same_length, named
 from openauc.features.classifier.conformal import Calibration, benjamini_hochberg, guarantee
 from openauc.features.classifier.discovery import Groups, discover
@@ -34,7 +33,7 @@ from openauc.features.classifier.fitting import Fitting
 from openauc.features.classifier.heads import HEADS, is_fitted
 from openauc.features.classifier.report import FitReport, with_other_rows
 from openauc.features.classifier.scaling import SCALINGS
-from openauc.features.classifier.tables import TableSpec
+from openauc.features.classifier.tables import TableSpec, checked_table, with_plain_gaps
 from openauc.features.scores._arrays import Array
 from openauc.features.scores.base import REJECTORS, Floats, Rows
 from openauc.features.scores.registry import SCORES
@@ -168,8 +167,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             are never on both sides of a split. Equal rows and near-copies are found and kept together anyway.
         """
         self._check_parameters()
-        _checked_table(X)
-        y = _with_plain_gaps(y)
+        checked_table(X)
+        y = with_plain_gaps(y)
         features, y = validate_data(self, X, y, dtype=[np.float32, np.float64], ensure_min_samples=2)
         if not isinstance(self.head, str) and is_fitted(self.head):
             _check_feature_names(self.head, X, reset=False)
@@ -335,7 +334,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"X lacks {len(missing)} of the {len(wanted)} columns the model was fitted on, the first is "
                 f"{missing[0]!r}; add them, or fit without them."
             )
-        return _checked_table(X[wanted.tolist()])
+        return checked_table(X[wanted.tolist()])
 
     def _scored(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
         """Scores and logits, a chunk of samples at a time."""
@@ -509,31 +508,3 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from openauc.features.classifier.onnx import export
 
         export(self, path, dtype)
-
-
-def _with_plain_gaps(y: Any) -> Any:
-    """Labels with None for each missing one: scikit-learn does not accept the missing values of pandas."""
-    labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
-    if labels.dtype != object or labels.ndim != 1:
-        return y
-    missing = [not isinstance(label, str) and is_empty(label) for label in labels.tolist()]
-    labels[missing] = None
-    return labels if any(missing) else y
-
-
-def _checked_table(X: Any) -> Any:
-    """X; a table of pandas with two columns of one name, or with empty cells, is refused."""
-    if not (hasattr(X, "columns") and hasattr(X, "isna")):
-        return X
-    twice = X.columns[X.columns.duplicated()].tolist()
-    if twice:
-        raise ValueError(f"X has two columns named {twice[0]!r}; rename or drop one.")
-    gaps = X.isna().to_numpy()
-    if gaps.any():
-        gappy = np.flatnonzero(gaps.any(axis=0))
-        raise ValueError(
-            f"X has empty cells in {len(gappy)} of {gaps.shape[1]} columns, the first in {X.columns[gappy[0]]!r}, row "
-            f"{np.argmax(gaps[:, gappy[0]])}; drop these rows, or fill them in, for example with "
-            "sklearn.impute.SimpleImputer."
-        )
-    return X

@@ -396,3 +396,31 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
     """Text in an array of text, which every format can hold."""
     texts = values.dtype == object and all(isinstance(value, str) for value in values)
     return values.astype(str) if texts else values
+
+
+def with_plain_gaps(y: Any) -> Any:
+    """Labels with None for each missing one: scikit-learn does not accept the missing values of pandas."""
+    labels = np.array(y.astype(object) if hasattr(y, "isna") else y)  # a copy
+    if labels.dtype != object or labels.ndim != 1:
+        return y
+    missing = [not isinstance(label, str) and is_empty(label) for label in labels.tolist()]
+    labels[missing] = None
+    return labels if any(missing) else y
+
+
+def checked_table(X: Any) -> Any:
+    """X; a table of pandas with two columns of one name, or with empty cells, is refused."""
+    if not (hasattr(X, "columns") and hasattr(X, "isna")):
+        return X
+    twice = X.columns[X.columns.duplicated()].tolist()
+    if twice:
+        raise ValueError(f"X has two columns named {twice[0]!r}; rename or drop one.")
+    gaps = X.isna().to_numpy()
+    if gaps.any():
+        gappy = np.flatnonzero(gaps.any(axis=0))
+        raise ValueError(
+            f"X has empty cells in {len(gappy)} of {gaps.shape[1]} columns, the first in {X.columns[gappy[0]]!r}, row "
+            f"{np.argmax(gaps[:, gappy[0]])}; drop these rows, or fill them in, for example with "
+            "sklearn.impute.SimpleImputer."
+        )
+    return X
