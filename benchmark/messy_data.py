@@ -180,6 +180,22 @@ def together(parts: list[tuple[Array, list[str]]], y: Array, with_texts: bool) -
     return {"X": np.concatenate([X for X, _ in parts]), "y": y, "groups": text_groups(texts, y) if with_texts else None}
 
 
+def drifted(store: Store, seed: int, *, reverse: bool = False) -> Drawn:
+    """Twenty classes of 40 rows, of which the first comes ten times as often as the last in the test part.
+
+    With ``reverse``, the last is ten times as large as the first in training.
+    """
+    drawn = embedded(store, seed, name="clinc150", classes=20, rows=40)
+    rng = np.random.default_rng([seed, 1])
+    known, shares = rng.permutation(np.unique(drawn.y)).tolist(), np.geomspace(1, 0.1, 20)
+    there = {c: int((drawn.y_test == c).sum()) for c in known}
+    fresh = some_rows(drawn.y_test, {c: round(share * there[c]) for c, share in zip(known, shares, strict=True)}, rng)
+    test = np.append(fresh, np.flatnonzero(~np.isin(drawn.y_test, known)))
+    sizes = np.round(40 * shares[::-1]).astype(int) if reverse else np.full(20, 40)
+    chosen = some_rows(drawn.y, dict(zip(known, sizes.tolist(), strict=True)), rng)
+    return Drawn(drawn.X[chosen], drawn.y[chosen], drawn.X_test[test], drawn.y_test[test])
+
+
 def typos(store: Store, seed: int, most: int, with_texts: bool = False) -> Drawn:
     """Thirty intents of 20 rows and 40 variants of them, with at most so many typos each."""
     rng = np.random.default_rng(seed)
@@ -312,6 +328,17 @@ def digits(store: Store, seed: int, *, shift: float = 0.0) -> Drawn:
     return replace(drawn, to_reject=to_reject)
 
 
+def useless(store: Store, seed: int, *, columns: int = 30) -> Drawn:
+    """The same digits, with columns of noise beside their pixels, each on a scale of its own from 0.001 to 1,000."""
+    rng = np.random.default_rng([seed, 2])
+    drawn, scale = digits(store, seed), 10 ** rng.uniform(-3, 3, columns)
+
+    def widen(X: Array) -> Array:
+        return np.hstack([X, scale * rng.normal(size=(len(X), columns))])
+
+    return replace(drawn, X=widen(drawn.X), X_test=widen(drawn.X_test), to_reject={})
+
+
 class Row(NamedTuple):
     """A maker, how often it draws, and options of the classifier."""
 
@@ -344,6 +371,8 @@ ROWS: dict[str, Row] = {
     **{f"banking-15x{rows}": Row(_texts("banking77", 15, rows), 20) for rows in (5, 10)},
     **{f"clinc-{n}x20": Row(_texts("clinc150", n, 20), 20 if n < 10 else 5) for n in (2, 5, 50, 150)},
     "clinc-small-classes": Row(uneven, 10),
+    "clinc-drifted": Row(drifted, 10),
+    "clinc-drifted-reversed": Row(partial(drifted, reverse=True), 10),
     "cub-50x10": Row(_texts("cub", 50, 10)),
     **{
         f"{name}-without-{c}": Row(partial(table, name=name, unknown=[c]), repeats)
@@ -352,6 +381,7 @@ ROWS: dict[str, Row] = {
     },
     "breast-cancer": Row(partial(table, name="breast_cancer"), 10),
     "digits": Row(digits),
+    "digits-useless-columns": Row(useless),
     "digits-plus-30": Row(partial(digits, shift=30.0)),
     "digits-plus-1e6": Row(partial(digits, shift=1e6)),
     **{

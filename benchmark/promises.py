@@ -60,9 +60,11 @@ def told(classifier: OpenSetClassifier) -> Found:
     report = classifier.report_
     expected = report.expected
     forecast = None if expected is None else [float(expected.openauc), *map(float, expected.interval)]
+    held_out = classifier.held_out_scores_[classifier.held_out_kinds_ < 0]
     return {
         "promised": classifier.acceptance,
         "forecast": forecast,
+        "forecast_rejected": float((held_out > classifier.thresholds_.max()).mean()) if len(held_out) else None,
         "chosen": report.chosen,
         "notes": list(report.notes),
         "guarantee": classifier.guarantee_,
