@@ -223,15 +223,16 @@ def page(results: Mapping[str, Sequence[dict[str, Found]]], remarks: Sequence[st
             *promises_table(results),
             "",
             "The forecast of unknown rows rejected is the share of rows of held-out classes beyond the threshold. It "
-            "is about classes like the known ones; where one class of a table is unknown, see the mean over all of them.",
+            "is about classes like the known ones; where one class of a table is unknown, look at the mean over all of "
+            "them.",
             "",
             "## Beside plain peers: known accepted / unknown rejected / AUROC",
             "",
             *peers_table(results),
             "",
             "Peers have standardised columns and scikit-learn's defaults. LogisticRegression: largest probability, "
-            "limit at the 5 % quantile of cross-validated ones. LocalOutlierFactor and IsolationForest: contamination 5 %. "
-            "They get no groups of near copies.",
+            "limit at the 5 % quantile of cross-validated ones. LocalOutlierFactor and IsolationForest: "
+            "contamination 5 %. They get no groups of near copies.",
             *(f"\n{remark}" for remark in remarks),
         ]
     )
