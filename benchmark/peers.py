@@ -1,0 +1,343 @@
+"""Tools that people would pick instead, beside the OpenSetClassifier: the same embeddings, splits and measures.
+
+`python benchmark/peers.py --work DIR --data-root DATA [--rows NAME ...] [--tools NAME ...] [--splits N] [--again]
+[--write]`. Rows are those of `openauc run features`. Every tool is used as its documentation says and sees no unknown
+row; nothing is chosen on test rows. Every finished tool of a split is a file in DIR and is not computed again. Tools of
+others are measured if DIR/venv is an environment that has them, which is made before with
+
+    python -m venv DIR/venv && DIR/venv/bin/pip install --no-deps -r benchmark/peers_requirements.txt
+
+and, for AutoIntent, which needs torch, also with the torch of `constraints.txt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from decisions import open_set
+from loop_data import mean, save_arrays, table
+from peers_tools import OURS, TOOLS, logistic
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_predict
+from threadpoolctl import threadpool_limits
+from writing import write_results
+
+from openauc import auroc_score, openauc_score
+from openauc._files import write_text
+from openauc.bench.benchmarks.features import HEAD
+from openauc.bench.student import mean_interval, paired_p
+from openauc.bench.summary import _by_distinct_split
+from openauc.bench.trial import TrialSpec
+from openauc.comparison import holm
+from openauc.metrics.ranking import ScoreDirectionWarning
+from openauc.protocols import PROTOCOLS, OpenSetData
+from openauc.training.trained import load_data
+
+ROWS = [name for name, protocol in PROTOCOLS.items() if protocol.of_embeddings]
+SPLITS = 10
+PART = 0.1
+STRENGTHS = (0.01, 0.1, 1.0)
+REQUIREMENTS = Path(__file__).with_name("peers_requirements.txt")
+WORKER = Path(__file__).with_name("peers_tools.py")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+
+RANKED = {"openauc": "OpenAUC", "partial": f"Partial OpenAUC (OFPR up to {PART:g})", "auroc": "AUROC"}
+DECIDED = {
+    "accuracy": "Accuracy on known rows, none rejected",
+    "accepted": "Known rows accepted",
+    "rejected": "Unknown rows rejected",
+    "open_accuracy": "Accuracy over the known classes and unknown",
+    "open_f1": "Macro F1 over the known classes and unknown",
+}
+TIMED = {"fit_seconds": "Seconds to fit", "rows_per_second": "Rows a second"}
+
+Array = Any
+Found = dict[str, Any]
+Results = Mapping[str, Mapping[str, Sequence[Found]]]
+"""By row and tool, what was found on each split; ``split`` is its number."""
+
+
+def measure(data: OpenSetData, names: Sequence[str], python: Path | None) -> dict[str, Found]:
+    """Figures of each tool on one split, or why there are none."""
+    X, y = np.asarray(data.train.images), data.train.labels
+    strength = choose_strength(X, y)
+    answers: dict[str, Found] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "rows.npz"
+        save_arrays(given, X=X, y=y, X_test=np.asarray(data.test.images), C=np.array(strength))
+        for interpreter, some in by_interpreter(names, python).items():
+            answers |= ask(interpreter, some, given)
+    found = {name: figures(answers[name], data.test.labels) for name in names if name in answers}
+    return {name: one | {"C": strength} for name, one in found.items()}
+
+
+def choose_strength(X: Array, y: Array) -> float:
+    """C of the logistic regression beside tools without a classifier: the one of least log loss in three folds."""
+
+    def loss(C: float) -> float:
+        return float(log_loss(y, cross_val_predict(logistic(C), X, y, cv=3, method="predict_proba")))
+
+    return min(STRENGTHS, key=loss)
+
+
+def by_interpreter(names: Sequence[str], python: Path | None) -> dict[Path, list[str]]:
+    """Which interpreter runs which tools; those of others are left out if theirs is not there."""
+    found: dict[Path, list[str]] = {}
+    for name in names:
+        interpreter = Path(sys.executable) if TOOLS[name].package in ("openauc", "scikit-learn") else python
+        if interpreter is not None:
+            found.setdefault(interpreter, []).append(name)
+    return found
+
+
+def ask(python: Path, names: Sequence[str], given: Path) -> dict[str, Found]:
+    """Answers of tools in a process of their own; one that ends the process costs no other one its answer."""
+    found: dict[str, Found] = {}
+    while left := [name for name in names if name not in found]:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [str(python), str(WORKER), str(given), folder, *left]
+            ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | ONE_THREAD)
+            for file in sorted(Path(folder).glob("*.*")):
+                found[file.stem] = read_answer(file)
+        if ended.returncode:
+            first = next((name for name in left if name not in found), None)
+            if first is not None:
+                last = ended.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+                found[first] = {"error": f"its process ended with {ended.returncode}: {last[0][:300]}"}
+        elif not found.keys() >= set(left):
+            raise RuntimeError(f"{' '.join(command)} gave no answer: {ended.stderr[-2000:]}")
+    return found
+
+
+def read_answer(file: Path) -> Found:
+    if file.suffix == ".json":
+        return dict(json.loads(file.read_text()))
+    with np.load(file) as arrays:
+        return {name: value if value.ndim else value.item() for name, value in arrays.items()}
+
+
+def figures(answer: Found, y: Array) -> Found:
+    """What the answers are worth; ``y`` is below 0 for unknown rows."""
+    if "score" not in answer:
+        return answer
+    predicted, score, rejected = (answer[key] for key in ("predicted", "score", "rejected"))
+    if not np.isfinite(score).all():
+        return {"version": answer["version"], "error": f"{(~np.isfinite(score)).sum()} scores are not finite."}
+    known = y >= 0
+    accuracy, f_score = open_set(y, predicted, rejected)
+    return {
+        "version": answer["version"],
+        "openauc": float(openauc_score(y, predicted, score)),
+        "partial": float(openauc_score(y, predicted, score, max_ofpr=PART)),
+        "auroc": float(auroc_score(y, predicted, score)),
+        "accuracy": float((predicted == y)[known].mean()),
+        "accepted": float(1 - rejected[known].mean()),
+        "rejected": float(rejected[~known].mean()),
+        "open_accuracy": float(accuracy),
+        "open_f1": float(f_score),
+        "fit_seconds": answer["fit_seconds"],
+        "rows_per_second": len(y) / answer["test_seconds"],
+    }
+
+
+def run(
+    rows: Sequence[str], tools: Sequence[str], splits: int, work: Path, data_root: Path | None, again: bool
+) -> dict[str, dict[str, list[Found]]]:
+    """Results of each row and tool; what is finished is read."""
+    python = find_python(work)
+    results: dict[str, dict[str, list[Found]]] = {}
+    for row in rows:
+        results[row] = {name: [] for name in tools}
+        for split in range(min(splits, len(PROTOCOLS[row].splits))):
+            some = [name for name in tools if split < TOOLS[name].splits]
+            files = {name: work / f"{row}-{split}-{name}.json" for name in some}
+            left = [name for name in some if again or not files[name].is_file()]
+            left = [name for names in by_interpreter(left, python).values() for name in names]
+            new = measure(load_data(TrialSpec.of(row, split, HEAD), data_root), left, python) if left else {}
+            for name, found in new.items():
+                if "missing" not in found:
+                    write_text(files[name], json.dumps(found))
+            if new:
+                print(f"{row}-{split}: {len(new)} tools", file=sys.stderr, flush=True)
+            for name, file in files.items():
+                found = json.loads(file.read_text()) if file.is_file() else new.get(name, {"missing": "no environment"})
+                results[row][name].append({"split": split, **found})
+    return results
+
+
+def find_python(work: Path) -> Path | None:
+    """The interpreter of the tools of others, or how to make its environment."""
+    python = work / "venv" / "bin" / "python"
+    if python.is_file():
+        return python
+    print(
+        f"The tools of others are left out: there is no {python}. To measure them: python -m venv {work / 'venv'} && "
+        f"{python} -m pip install --no-deps -r {REQUIREMENTS}",
+        file=sys.stderr,
+    )
+    return None
+
+
+# Telling
+
+
+def finished(results: Results, row: str, tool: str) -> dict[int, Found]:
+    """Figures by split."""
+    return {one["split"]: one for one in results[row][tool] if "openauc" in one}
+
+
+def differences(results: Results) -> dict[str, dict[str, Found]]:
+    """OpenAUC of ours less that of each peer, over the distinct splits that both have; Holm over the peers of a row."""
+    every: dict[str, dict[str, Found]] = {}
+    for row, tools in results.items():
+        mine = finished(results, row, OURS) if OURS in tools else {}
+        every[row] = {}
+        for tool in tools:
+            theirs = finished(results, row, tool)
+            both = {(split, 0): mine[split]["openauc"] - theirs[split]["openauc"] for split in theirs if split in mine}
+            if both and tool != OURS:
+                sample = _by_distinct_split(row, both)
+                interval, p = mean_interval(sample, 0.95), paired_p(sample)
+                every[row][tool] = {"difference": mean(sample), "n": len(sample), "interval": interval, "p": p}
+        tested = [found for found in every[row].values() if found["p"] is not None]
+        for found, p_holm in zip(tested, holm([found["p"] for found in tested]), strict=True):
+            found["p_holm"] = p_holm
+    return every
+
+
+def verdict(found: Found) -> int:
+    """1 if ours is ahead beyond chance, -1 if it is behind, else 0."""
+    return int(np.sign(found["difference"])) if found.get("p_holm", 1.0) < 0.05 else 0
+
+
+def summary(every: Mapping[str, Mapping[str, Found]]) -> str:
+    """The comparison in sentences."""
+    pairs = [(row, tool, found) for row, tools in every.items() for tool, found in tools.items()]
+    if not pairs:
+        return "There is no peer to compare with."
+    ahead, behind = (sum(verdict(found) == sign for *_, found in pairs) for sign in (1, -1))
+    told = (
+        f"Of {len(pairs)} comparisons of OpenAUC (peer by row), openauc is ahead beyond chance in {ahead} and behind "
+        f"beyond chance in {behind}; in {sum(found['difference'] > 0 for *_, found in pairs)} its mean is higher."
+    )
+    nearest = [
+        (row, *min(tools.items(), key=lambda item: item[1]["difference"])) for row, tools in every.items() if tools
+    ]
+    parts = [f"{row} {tool} {100 * found['difference']:+.1f}" for row, tool, found in nearest]
+    return f"{told} Its points over the best peer of each row, which is picked on the test rows: {', '.join(parts)}."
+
+
+def page(results: Results) -> str:
+    every = differences(results)
+    tools = list(dict.fromkeys(tool for found in results.values() for tool in found))
+    counts = ", ".join(f"{row} {max(map(len, found.values()))}" for row, found in results.items())
+    lines = [
+        "# Tools that people would pick instead",
+        "",
+        "The same embeddings and splits for all, those of `openauc run features`. No tool sees an unknown row, and "
+        "nothing is chosen on test rows. Tools without a classifier are beside scikit-learn's logistic regression on "
+        f"standardised columns, whose C is the one of {', '.join(map(str, STRENGTHS))} with the least log loss in "
+        "three folds of the training rows; the choice is not in the seconds. Tools from energy to relative-mahalanobis "
+        "are the formulas of pytorch-ood, written down in numpy on the embeddings and this classifier: the package "
+        "needs torchvision. One thread. x 100, but for seconds and rows a second.",
+        "",
+        f"Splits: {counts}; tools that take long are measured on fewer ones, the first.",
+        "",
+        summary(every),
+        "",
+        "## Tools and their thresholds",
+        "",
+        *table(
+            ["tool", "package", "threshold", "why it failed", "failed"],
+            [[name, package_of(name, results), TOOLS[name].threshold, *failures(name, results)] for name in tools],
+            4,
+        ),
+        "",
+        "## OpenAUC of openauc less that of the tool",
+        "",
+        "Means over distinct splits, with 95 % intervals and p of a paired t-test, corrected (Holm) for the tools of a "
+        "row. Bold: beyond chance.",
+        "",
+        *table(["tool", *results], [[name, *(gap(every[row].get(name)) for row in results)] for name in tools[1:]]),
+    ]
+    for measures, remark in ((RANKED, ""), (DECIDED, "At the tool's own threshold."), (TIMED, "")):
+        for key, title in measures.items():
+            lines += ["", f"## {title}", "", *([remark, ""] if remark and key != "accuracy" else [])]
+            lines += table(["tool", *results], [[name, *means(results, name, key)] for name in tools])
+    return "\n".join(lines)
+
+
+def package_of(name: str, results: Results) -> str:
+    versions = {one["version"] for tools in results.values() for one in tools.get(name, ()) if "version" in one}
+    return " ".join([TOOLS[name].package, *sorted(versions)])
+
+
+def failures(name: str, results: Results) -> tuple[str, str]:
+    """Why splits have no figures, and how many."""
+    ones = [one for tools in results.values() for one in tools.get(name, ())]
+    told = [one.get("error") or f"not installed: {one['missing']}" for one in ones if "openauc" not in one]
+    return "; ".join(dict.fromkeys(told)).replace("|", "/"), f"{len(told)} of {len(ones)}"
+
+
+def gap(found: Found | None) -> str:
+    if found is None:
+        return ""
+    told = f"{100 * found['difference']:+.1f}"
+    if found["interval"] is None:
+        return told
+    low, high = found["interval"]
+    told = f"**{told}**" if verdict(found) else told
+    return f"{told} [{100 * low:+.1f}, {100 * high:+.1f}], p {max(found['p_holm'], 1e-16):.2g}"
+
+
+def means(results: Results, name: str, key: str) -> list[str]:
+    cells = []
+    for row in results:
+        values = [one[key] for one in finished(results, row, name).values()]
+        told = f"{mean(values):,.2f}" if key == "fit_seconds" else f"{mean(values):,.0f}"
+        cells.append("" if not values else told if key in TIMED else f"{100 * mean(values):.1f}")
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder of finished splits, kept and reused")
+    parser.add_argument("--data-root", type=Path, help="mirror of the data sets")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, help="all if left out")
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), help="all if left out")
+    parser.add_argument("--splits", type=int, default=SPLITS, help="first splits of each row")
+    parser.add_argument("--again", action="store_true", help="compute what is finished once more")
+    parser.add_argument("--write", action="store_true", help="write the results files")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore", ScoreDirectionWarning)  # which way scores point is not in doubt
+    tools = [name for name in TOOLS if name in {OURS, *options.tools}]
+    with threadpool_limits(1):
+        results = run(options.rows, tools, options.splits, options.work, options.data_root, options.again)
+    text = page(results)
+    if options.write:
+        content = {
+            "command": f"python benchmark/peers.py --work DIR --data-root DATA --rows {' '.join(options.rows)} --tools "
+            f"{' '.join(tools)} --splits {options.splits}",
+            "threads": 1,
+            "requirements": REQUIREMENTS.read_text().split(),
+            "differences": differences(results),
+            "results": results,
+        }
+        write_results("peers", content, text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
