@@ -198,9 +198,9 @@ class Grouped(NamedTuple):
         return cls(label, middle, own, other)
 
     def evidence(self) -> Floats:
-        """(n, 3) what tells whether a row belongs to its group."""
+        """(n, 2) what tells whether a row belongs to its group."""
         nearer = np.sqrt(self.own / np.maximum(self.other, np.finfo(np.float32).tiny))
-        return np.stack([self.own, nearer, np.log(np.bincount(self.label)[self.label])], axis=1)
+        return np.stack([self.own, nearer], axis=1)
 
 
 def _places(x: Real, middle: Floats, most: float) -> tuple[Rows, Floats, Floats]:
@@ -247,12 +247,10 @@ class Forecast:
 
     def interval(self, purity: float, size: int) -> Interval:
         """Purity of known groups with such a forecast and size."""
-        if not len(self._real):
-            return Interval(0.0, 1.0)
         unlike = np.abs(self._purity - purity) + 0.1 * np.abs(self._size - np.log(size))
-        real = self._real[np.argsort(unlike, kind="stable")[:ALIKE]]
-        low, high = (1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0
-        return Interval(float(np.quantile(real, low, method="lower")), float(np.quantile(real, high, method="higher")))
+        real = np.sort(self._real[np.argsort(unlike, kind="stable")[:ALIKE]])
+        outside = int((1.0 - LEVEL) / 2.0 * (len(real) + 1))  # groups on each side
+        return Interval(float(real[outside - 1]), float(real[-outside])) if outside else Interval(0.0, 1.0)
 
 
 def leave_alone(label: Rows, sure: Floats) -> Rows:
