@@ -7,7 +7,8 @@ others are measured if DIR/venv is an environment that has them, which is made b
 
     python -m venv DIR/venv && DIR/venv/bin/pip install --no-deps -r benchmark/peers_requirements.txt
 
-and, for AutoIntent, which needs torch, also with the torch of `constraints.txt`.
+and, for AutoIntent, which needs torch, `DIR/venv/bin/pip install -c constraints.txt torch`. It is measured on the first
+three splits of a row. All of it takes hours on one core.
 """
 
 from __future__ import annotations
@@ -248,8 +249,8 @@ def page(results: Results) -> str:
         "nothing is chosen on test rows. Tools without a classifier are beside scikit-learn's logistic regression on "
         f"standardised columns, whose C is the one of {', '.join(map(str, STRENGTHS))} with the least log loss in "
         "three folds of the training rows; the choice is not in the seconds. Tools from energy to relative-mahalanobis "
-        "are the formulas of pytorch-ood, written down in numpy on the embeddings and this classifier: the package "
-        "needs torchvision. One thread. x 100, but for seconds and rows a second.",
+        "are the formulas of pytorch-ood 0.4.0, written down in numpy on the embeddings and this classifier: the "
+        "package needs torchvision. One thread. x 100, but for seconds and rows a second.",
         "",
         f"Splits: {counts}; tools that take long are measured on fewer ones, the first.",
         "",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.neighbors import NearestNeighbors
@@ -78,19 +79,16 @@ def mahalanobis(X: Array, y: Array, layer: Layer, *, relative: bool = False) -> 
 
     pytorch-ood does not divide the covariance by the number of rows, which changes no ranking.
     """
-    means = np.stack([X[y == label].mean(0) for label in np.unique(y)])
+    means, mean = np.stack([X[y == label].mean(0) for label in np.unique(y)]), X.mean(0, keepdims=True)
 
-    def precision(centred: Array) -> Array:
-        return len(X) * np.linalg.inv(centred.T @ centred + 1e-6 * np.eye(X.shape[1]))
+    def whitening(centred: Array) -> Array:
+        return np.linalg.cholesky(len(X) * np.linalg.inv(centred.T @ centred + 1e-6 * np.eye(X.shape[1])))
 
-    def distance(centred: Array, inverse: Array) -> Array:
-        return np.einsum("ij,ij->i", centred @ inverse, centred)
-
-    of_class, of_all, mean = precision(X - means[y]), precision(X - X.mean(0)), X.mean(0)
+    of_class, of_all = whitening(X - means[y]), whitening(X - mean)
 
     def score(X: Array) -> Array:
-        nearest = np.min([distance(X - centre, of_class) for centre in means], axis=0)
-        return nearest - distance(X - mean, of_all) if relative else nearest
+        nearest = cdist(X @ of_class, means @ of_class, "sqeuclidean").min(1)
+        return nearest - cdist(X @ of_all, mean @ of_all, "sqeuclidean")[:, 0] if relative else nearest
 
     return score
 

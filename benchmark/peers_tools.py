@@ -289,7 +289,7 @@ OURS = "openauc"
 TOOLS = {
     OURS: Tool("openauc", "openauc.features", ours, "default: accepts 95 % of known rows"),
     "cleanlab-features": Tool("cleanlab", "cleanlab.outlier", cleanlab_features, FIFTH),
-    "cleanlab-pred-probs": Tool("cleanlab", "cleanlab.outlier", cleanlab_probabilities, FIFTH),
+    "cleanlab-pred-probs": Tool("cleanlab", "cleanlab.outlier", cleanlab_probabilities, f"{FIFTH}, cross-validated"),
     **{f"pyod-{name.lower()}": _pyod(name) for name in ("KNN", "ECOD", "LOF")},
     "semantic-router": Tool(
         "semantic-router",
