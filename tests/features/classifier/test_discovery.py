@@ -167,6 +167,25 @@ def test_few_rows_of_few_classes():
     assert purities(groups.groups, truth).min(initial=1.0) > 0.9
 
 
+def test_known_classes_of_few_rows_find_large_groups(stream):
+    X, y = rows(np.arange(KNOWN), 5, noise=0.9)
+    model = OpenSetClassifier(random_state=0, folds=2).fit(X, y)
+    T, truth = stream
+    groups = model.discover(T)
+    found = [np.bincount(truth[group.rows]).argmax() for group in groups.groups]
+    assert {KNOWN + 4, KNOWN + 5, KNOWN + 6, KNOWN + 7} <= set(found)
+    assert (groups.labels[truth >= KNOWN] >= 0).mean() > 0.6
+    assert purities(groups.groups, truth).mean() > 0.9
+
+
+def test_without_twenty_groups_of_known_classes_the_interval_says_nothing():
+    X, y = rows([0, 1], 3, noise=0.2)
+    model = OpenSetClassifier(random_state=0, rejector="knn", threshold=0.1).fit(X, y)
+    groups = model.discover(rows([40, 41], 30, noise=0.2)[0]).groups
+    assert groups
+    assert {group.purity_interval for group in groups} == {(0.0, 1.0)}
+
+
 def test_added_classes_are_not_found_again(model, stream, found, tmp_path):
     X, _ = stream
     model.save(tmp_path / "model")
