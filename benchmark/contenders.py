@@ -157,7 +157,7 @@ def order_of(label: str) -> tuple[int, str]:
 
 def told(label: str) -> str:
     name = label.removeprefix("logistic (score ").removesuffix(")")
-    names = {"average": "average of three", "average_of_all": "average of all", "selected": "best by held-out classes"}
+    names = {"average": "average of four", "average_of_all": "average of all", "selected": "best by held-out classes"}
     return names.get(name, name if label.startswith("logistic") else f"{name}, small network ({NETWORK_SPLITS} splits)")
 
 
@@ -208,7 +208,7 @@ def draw(columns: Sequence[Column], gains: Mapping[Column, Mapping[str, Differen
     """Gain over max logit, a row a data set: the learned rejector, its rivals, the best single score in hindsight."""
     series = {
         "learned": (LEARNED, BLUE if not dark else "#56B4E9", "o", 0.0),
-        "average of three scores": ("logistic (score average)", GREEN, "s", 0.2),
+        "average of four scores": ("logistic (score average)", GREEN, "s", 0.2),
         "best score by held-out classes": ("logistic (score selected)", ORANGE, "D", 0.4),
     }
     ink = "#E6E6E6" if dark else "#222222"

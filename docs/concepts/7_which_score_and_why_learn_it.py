@@ -64,7 +64,7 @@ plt.show()
 
 # %%
 # On sentences scores of the logits lead, on pixels distances do, and who leads in one place is far behind in the other.
-# The fixed ``average`` of three unlike scores is never far off, and what is ``learned`` is at the top or beside it. The
+# The fixed ``average`` of four unlike scores is never far off, and what is ``learned`` is at the top or beside it. The
 # lines are 95 % intervals over the held-out classes, which all rows share: two may differ although their lines overlap.
 #
 # The fit falls back to the best of the simple rules where the learned rejector is below it by more than two standard
@@ -79,7 +79,7 @@ plt.show()
 #
 # .. math:: r(e) = w\,b(e) + (1 - w)\,\sum_k f_k(e_k), \qquad w = \frac{8}{8 + C}
 #
-# Here :math:`b` is the fixed average of three of them, or a single score if held-out classes clearly prefer it. C is
+# Here :math:`b` is the fixed average of four of them, or a single score if held-out classes clearly prefer it. C is
 # the number of known classes. The :math:`f_k` are piecewise linear and strongly regularised. They are learned so that
 # samples of held-out classes rank above *correctly classified* known ones: Eq. 15 of the paper, with the logistic
 # surrogate, and with real samples where the paper mixes some. Misclassified samples are left out, since OpenAUC has

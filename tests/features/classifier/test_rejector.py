@@ -417,7 +417,7 @@ def test_the_average_is_what_there_is_of_it():
     columns = [EVIDENCE.index(name) for name in few]
     folds = [replace(fold, evidence=fold.evidence[:, columns]) for fold in folds_of_classes()]
     without = chosen(folds, "average", few)
-    assert without.rejector.names == ("max_logit", "distance")
+    assert without.rejector.names == ("max_logit", "knn", "distance")
     learned = chosen(folds, "learned", few).rejector
     assert learned.names == tuple(few)
     assert learned.base == ("max_logit", "distance")

@@ -63,7 +63,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unfitted copies of it. ``clone``, and so ``GridSearchCV`` and ``cross_val_score``, fit it anew unless it is a
         ``sklearn.frozen.FrozenEstimator``.
     rejector
-        ``"learned"``, ``"average"`` (standardised mean of three scores, nothing learned), ``"selected"`` (the score
+        ``"learned"``, ``"average"`` (standardised mean of four scores, nothing learned), ``"selected"`` (the score
         that is best on held-out classes), the name of a score in ``SCORES``, a ``Score``, or a function of features and
         logits; higher = more unknown.
     threshold

@@ -28,7 +28,7 @@ from openauc.features.scores.base import REJECTORS, Floats, Rows
 from openauc.features.scores.registry import SCORES
 from openauc.intervals import Interval
 
-AVERAGE = ("max_logit", "distance", "relative_mahalanobis_pp")
+AVERAGE = ("max_logit", "knn", "distance", "relative_mahalanobis_pp")
 """Scores of the fixed average: they use the logits, the training samples, and the classes."""
 CONFIDENCE = ("max_logit", "entropy", "gen")
 """Scores that are evidence a second time, after their usual value for the predicted class was subtracted."""
