@@ -420,7 +420,7 @@ def test_the_average_is_what_there_is_of_it():
     assert without.rejector.names == ("max_logit", "knn", "distance")
     learned = chosen(folds, "learned", few).rejector
     assert learned.names == tuple(few)
-    assert learned.base == ("max_logit", "distance")
+    assert learned.base == ("max_logit", "knn", "distance")
 
 
 @pytest.mark.parametrize("name", ["margin", "knn", "gen"])
