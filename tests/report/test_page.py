@@ -27,10 +27,12 @@ EVIL = "</script><script>alert(1)</script><!--\u2028'\"&"
 def page(**data: object) -> str:
     return render(
         "store",
-        {"metric": "m", "rows": [], "panels": [], "histories": [], "sensitivity": [], **data},
+        {"metric": "m", "rows": [], "same": [], "histories": [], "sensitivity": [], **data},
         name=EVIL,
         headline={"finished": 1, "columns": 0, "rows": 1, "names": [EVIL], "value": EVIL, "where": EVIL},
         counts={"finished": 1},
+        same=[([EVIL, EVIL], True)],
+        overview=[],
         tables=[],
         notes=[EVIL],
         labels=[],
@@ -39,6 +41,7 @@ def page(**data: object) -> str:
         command_of=lambda spec: EVIL,
         metric={"label": EVIL},
         level=0.95,
+        baseline=EVIL,
         has_paper=False,
     )
 

@@ -27,7 +27,8 @@ def keep(store: Store, trial: TrialSpec, value: float | None, *, log: bool = Tru
     store.plan([trial])
     store.open(trial)
     if log:
-        rows = [{"epoch": e, "loss": 1 / e, "known_accuracy": 1 - 1 / e, "seconds": 0.1} for e in range(1, 31)]
+        of = {"seconds": 0.1, "training": trial.training_id}  # trials of one training have the same log
+        rows = [{"epoch": e, "loss": 1 / e, "known_accuracy": 1 - 1 / e, **of} for e in range(1, 31)]
         (store.folder(trial) / "log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     if value is None:
         store.save(TrialResult(spec=trial, error=EVIL))
@@ -66,13 +67,25 @@ def data_in(html: str) -> dict[str, Any]:
     return data
 
 
+def forest(html: str, title: str) -> dict[str, str]:
+    """Label -> markup of each row of the table with this title, in their order."""
+    (table,) = re.findall(rf"<h3>{re.escape(title)}, %.*?</h3>(.*?)</table>", html, re.S)
+    rows = re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", table, re.S)
+    return {re.sub(r"<small>.*?</small>|<[^>]*>", "", row.partition("</th>")[0]).strip(): row for row in rows}
+
+
+def trials_in(row: str) -> list[tuple[int, bool]]:
+    """Split of each dot, and whether it has an interval."""
+    return [(int(split), bool(bounds)) for split, bounds in re.findall(r"<title>split (\d+), seed \d: \S+( \()?", row)]
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_opens_quietly_and_shows_everything(store: Store, open_page: Open, dark: bool) -> None:
     opened = open_page(store_report(store), dark=dark)
     assert "has the best OpenAUC on mnist, 94" in opened.text("h1")
     assert re.sub(r"\s+", " ", opened.text(".facts")) == "12 trials finished 1 trial failed 1 trial without a result"
-    assert "paper 99.4" in opened.text(".results")
-    assert opened.page.locator("#panel-0 circle").count() == 12
+    assert "99.4" in opened.text(".forest")
+    assert opened.page.locator(".forest").first.locator(".trial").count() == 12
     assert opened.page.locator("#sensitivity-0 circle").count() == 3
     assert opened.page.locator("#history-0 path").count() >= 12
     before = opened.page.locator("#history-0 svg").get_attribute("aria-label")
@@ -86,15 +99,53 @@ def test_opens_quietly_and_shows_everything(store: Store, open_page: Open, dark:
     assert [url for url in opened.requests if not url.startswith("file:")] == []
 
 
-def test_dots_are_the_trials_and_means_the_cells(store: Store) -> None:
-    panel = data_in(store_report(store))["panels"][0]
-    by_row = {line["row"]: line for line in panel["lines"]}
-    values = [r.metrics["openauc"] for r in store.results() if r.spec.method == "softmax"]
-    assert sorted(dot["value"] for dot in by_row["softmax"]["trials"]) == sorted(values)
-    assert by_row["softmax"]["mean"] == pytest.approx(np.mean(values))
-    assert by_row["softmax"]["paper"] == 0.992
-    assert by_row["softmax"]["trials"][0]["interval"] == pytest.approx([values[0] - 0.01, values[0] + 0.01], abs=0.02)
-    assert by_row["rpl"]["mean"] is None
+def test_rows_are_sorted_with_a_dot_for_each_trial(store: Store) -> None:
+    rows = forest(store_report(store), "OpenAUC on mnist")
+    means = {
+        label: np.mean([r.metrics["openauc"] for r in store.results() if r.metrics and of(r.spec)])
+        for label, of in {
+            "softmax": lambda spec: spec.method == "softmax",
+            **{f"openauc lam={lam}": lambda spec, lam=lam: spec.method_args.get("lam") == lam for lam in (0.1, 1, 10)},
+        }.items()
+    }
+    finished = sorted(means, key=lambda label: -means[label])
+    assert list(rows) == [*finished, "gcpl", "rpl"] or list(rows) == [*finished, "rpl", "gcpl"]
+    for label in finished:
+        assert f">{100 * means[label]:.1f}</span>" in rows[label]
+        assert trials_in(rows[label]) == [(0, True), (1, True), (2, True)]
+    assert "0 of 1 trials, 1 failed" in rows["rpl"]
+    assert "paper: 99.2" in rows["softmax"]
+
+
+def test_lower_values_are_first_where_they_are_better(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for method, value in (("softmax", 0.2), ("gcpl", 0.1), ("rpl", 0.3)):
+        store.save(TrialResult(spec=spec(method, 0), metrics={"fpr_at_95tpr": value}))
+    html = store_report(store, metric="fpr_at_95tpr")
+    assert list(forest(html, "FPR at 95 % TPR on mnist")) == ["gcpl", "softmax", "rpl"]
+    assert "lower is better" in html
+
+
+def test_intervals_end_where_values_do(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for split, value in enumerate((0.9, 0.99, 1.0)):
+        keep(store, spec("softmax", split), value)
+    (row,) = forest(store_report(store), "OpenAUC on mnist").values()
+    assert re.search(r">\d\d\.\d – 100\.0<", row)
+    ends = [float(x) for line in re.findall(r"<line .*?/>", row) for x in re.findall(r'x[12]="(-?[\d.]+)%"', line)]
+    assert 0 <= min(ends) < max(ends) <= 100
+
+
+def test_rows_of_one_training_are_said_to_be(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for split in range(2):
+        for method, value in (("softmax", 0.8), ("ce_plus", 0.9), ("arpl", 0.7), ("arpl_plus", 0.7), ("openauc", 0.7)):
+            keep(store, spec(method, split), value + 0.01 * split)
+    html = store_report(store)
+    assert html.count("are the same training") == 2
+    assert "<b>softmax and ce_plus are the same training</b>: the same networks, with different open-set sc" in html
+    assert "<b>arpl and arpl_plus are the same training</b>: the same networks, and the same open-set score." in html
+    assert {history["row"] for history in data_in(html)["histories"]} == {"softmax", "arpl", "openauc"}
 
 
 def test_sensitivity_is_by_lambda(store: Store) -> None:
@@ -129,22 +180,40 @@ def test_links_lead_from_the_page_to_the_predictions(store: Store, tmp_path: Pat
 
 
 def test_a_part_of_the_trials(store: Store) -> None:
-    data = data_in(store_report(store, specs=[spec("softmax", split) for split in range(2)]))
-    assert data["rows"] == ["softmax"]
-    assert len(data["panels"][0]["lines"][0]["trials"]) == 2
+    (row,) = forest(
+        store_report(store, specs=[spec("softmax", split) for split in range(2)]), "OpenAUC on mnist"
+    ).items()
+    assert row[0] == "softmax"
+    assert len(trials_in(row[1])) == 2
 
 
-def test_a_baseline_brings_p_values(store: Store) -> None:
-    assert "Δ +" in store_report(store, baseline="softmax")
+def test_the_baseline_is_marked_and_differences_to_it_are_explained(store: Store, open_page: Open) -> None:
+    html = store_report(store, baseline="softmax")
+    rows = forest(html, "OpenAUC on mnist")
+    assert ["<small>baseline</small>" in row for row in rows.values()] == [label == "softmax" for label in rows]
+    assert all('class="base"' in row for label, row in rows.items() if label not in ("rpl", "gcpl"))
+    mean = {label: float(re.findall(r">([\d.]+)</span>", row)[0]) for label, row in rows.items() if "±" in row}
+    found = re.findall(r'<td class="n">([+−][\d.]+) <small>', rows["openauc lam=1"])
+    assert float(found[0].replace("−", "-")) == pytest.approx(mean["openauc lam=1"] - mean["softmax"], abs=0.11)
+    opened = open_page(html)
+    text = opened.page.locator("main").inner_text()  # what is seen without a click
+    assert "Δ to softmax: the method minus softmax on the same splits and seeds" in text
+    assert "flip: p of the sign-flip test" in text
+    assert "Δ" not in store_report(store)
+    opened.page.emulate_media(media="print")
+    opened.page.set_viewport_size({"width": 688, "height": 1000})  # A4 less its margins
+    right = "[...document.querySelectorAll('.forest')].map(table => table.getBoundingClientRect().right)"
+    assert max(opened.page.evaluate(right)) <= 689
 
 
 def test_groups_of_unknown_classes_have_panels_of_their_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
     metrics = dict.fromkeys(("openauc", "auroc", "closed_set_accuracy"), 0.7)
     keep(store, spec("openauc", 0, "cub"), 0.6, groups={"easy": metrics, "hard": metrics})
-    panels = data_in(store_report(store))["panels"]
-    assert [panel["title"] for panel in panels] == ["cub", "cub easy", "cub hard"]
-    assert panels[1]["lines"][0]["trials"][0] == {"value": 0.7, "interval": None, "split": 0, "seed": 0}
+    html = store_report(store)
+    assert trials_in(forest(html, "OpenAUC on cub")["openauc"]) == [(0, True)]
+    for group in ("easy", "hard"):
+        assert trials_in(forest(html, f"OpenAUC on cub {group}")["openauc"]) == [(0, False)]
 
 
 def test_headlines(tmp_path: Path) -> None:
@@ -221,8 +290,7 @@ def test_a_damaged_result_is_a_failed_trial(store: Store) -> None:
     html = store_report(store)
     assert f"{file} is not JSON" in html
     assert "--retry-failed runs this trial again" in html
-    lines = {line["row"]: line for line in data_in(html)["panels"][0]["lines"]}
-    assert [trial["split"] for trial in lines["softmax"]["trials"]] == [0, 2]
+    assert [split for split, _ in trials_in(forest(html, "OpenAUC on mnist")["softmax"])] == [0, 2]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -233,11 +301,7 @@ def test_a_metric_or_interval_that_is_no_number_is_missing(value: float, store: 
     store.save(replace(odd, metrics={**odd.metrics, "openauc": value}))
     store.save(replace(half, intervals={"openauc": (0.5, value)}))
     html = store_report(store)
-    lines = {line["row"]: line for line in data_in(html)["panels"][0]["lines"]}
-    assert [(trial["split"], trial["interval"] is None) for trial in lines["softmax"]["trials"]] == [
-        (1, True),
-        (2, False),
-    ]
+    assert trials_in(forest(html, "OpenAUC on mnist")["softmax"]) == [(1, False), (2, True)]
     assert f"{odd.spec.id}: openauc is missing or not a finite number" in html
     assert '<td class="n">no number</td>' in html
     store.save(replace(odd, metrics={}))

@@ -54,7 +54,8 @@ class Cell:
     mean, std_population, std_sample
         Over the finished trials, dividing by n and by n - 1; deviations need two trials.
     interval
-        Student's interval of the mean over distinct splits, seeds and equal splits averaged first; None below two.
+        Student's interval of the mean over distinct splits, seeds and equal splits averaged first, cut to the values
+        that the metric can have; None below two.
     n_trials, n_seeds, n_splits, n_distinct
         Finished trials, their seeds, splits, and splits with different known classes.
     failed, missing
@@ -168,7 +169,7 @@ def summarise(
     >>> table = summarise(TrialResult(spec=s, metrics={"openauc": v}) for s, v in zip(specs, values, strict=True))
     >>> cell = table.cell("softmax", "digits")
     >>> round(cell.mean, 4), cell.n_distinct, tuple(round(bound, 4) for bound in cell.interval)
-    (0.93, 3, (0.8404, 1.0196))
+    (0.93, 3, (0.8404, 1.0))
     """
     found = list(results)
     metric = check_choice("metric", metric or main_metric(found), METRICS)
@@ -251,7 +252,7 @@ def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: s
         mean=float(np.mean(sample)) if sample else None,
         std_population=float(np.std(sample)) if several else None,
         std_sample=float(np.std(sample, ddof=1)) if several else None,
-        interval=mean_interval(distinct, level),
+        interval=_possible(mean_interval(distinct, level), sample, METRICS[metric].largest),
         n_trials=len(sample),
         n_seeds=len({seed for _, seed in values}),
         n_splits=len({split for split, _ in values}),
@@ -261,6 +262,13 @@ def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: s
         paper=None if column.held_out else published(trials[0].spec.method, column.protocol, metric, column.group),
         settings=", ".join(trials[0].settings.values()),
     )
+
+
+def _possible(interval: Interval | None, sample: Sequence[float], largest: float) -> Interval | None:
+    """The part of an interval between 0 and the largest value, which the sample may exceed in a metric of one's own."""
+    if interval is None:
+        return None
+    return Interval(max(interval.low, min(0.0, *sample)), min(interval.high, max(largest, *sample)))
 
 
 def _by_distinct_split(protocol: str, values: Values) -> list[float]:

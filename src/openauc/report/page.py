@@ -48,7 +48,7 @@ def _templates() -> Environment:
     )
     # NaN is not JSON: the browser would refuse all of the data.
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    functions = (percent, signed, interval, number, sentence)
+    functions = (percent, points, signed, interval, number, sentence)
     templates.filters.update({f.__name__: f for f in functions}, p=p_value, format_count="{:,}".format)
     templates.globals.update(n_colors=N_COLORS, change=change)
     return templates
@@ -61,7 +61,12 @@ def _asset(file: str) -> str:
 
 def percent(value: float, digits: int = 1) -> str:
     """A fraction in percent, with a real minus sign and a space that does not break."""
-    return f"{100 * value:z.{digits}f}\xa0%".replace("-", "−")
+    return f"{points(value, digits)}\xa0%"
+
+
+def points(value: float, digits: int = 1) -> str:
+    """A fraction times 100."""
+    return f"{100 * value:z.{digits}f}".replace("-", "−")
 
 
 def signed(value: float, digits: int = 1) -> str:
@@ -70,7 +75,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def interval(bounds: tuple[float, float], digits: int = 1) -> str:
-    return " – ".join(f"{100 * bound:z.{digits}f}".replace("-", "−") for bound in bounds)
+    return " – ".join(points(bound, digits) for bound in bounds)
 
 
 def change(before: float, after: float) -> str:

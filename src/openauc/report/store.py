@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from openauc._files import parse_json, write_text
 from openauc._trial_files import LOG
-from openauc.bench.rendering import Grid, layout
 from openauc.bench.selection import command_of
 from openauc.bench.store import Store
-from openauc.bench.summary import Cell, Summary, summarise
+from openauc.bench.summary import Cell, Row, Summary, summarise
 from openauc.bench.trial import TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
 from openauc.metrics.registry import METRICS
 from openauc.report.page import interval, percent, render
 
-ALSO = ("auroc", "closed_set_accuracy")  # have a table of their own, where every finished trial has them
+ALSO = ("auroc", "closed_set_accuracy")  # are shown too, where every finished trial has them
 MOST_EPOCHS = 120
+MOST_TICKS = 6
 _NOT_CURVES = {"epoch", "seconds", "images_per_second"}
 
 
@@ -77,28 +77,30 @@ def store_report(
     summaries = [summarise(results, metric=m, baseline=baseline, level=level, planned=planned) for m in metrics]
     trials = scored_trials(results, planned)
     rows = variants_of(trials)
-    blocks = list(layout(summaries, best="Bold is the", second="underlined the"))
-    histories, unreadable = _histories(store, rows)
+    histories, same, unreadable = _histories(store, rows)
     return render(
         "store",
         {
             "metric": METRICS[metric].label,
             "rows": list(rows),
-            "panels": _panels(summaries[0], rows, metric),
+            "same": same,
             "histories": histories,
             "sensitivity": _sensitivity(summaries[0], rows),
         },
         name=store.root.resolve().name,
         headline=_headline(summaries[0]),
         counts=_counts(trials),
-        tables=[block for block in blocks if isinstance(block, Grid)],
-        notes=[*(note for block in blocks if not isinstance(block, Grid) for note in block), *unreadable],
+        same=[(labels, _is_one(summaries[0], labels)) for labels in same],
+        tables=[(summary, METRICS[summary.metric], _panels(summary, rows)) for summary in summaries],
+        overview=_overview(summaries[0]),
+        notes=list(dict.fromkeys([*(note for summary in summaries for note in summary.notes), *unreadable])),
         labels=list(rows),
         cells=_cells(summaries[0], rows, store, Path(relative_to), metric),
         failed=[trial.result for trial in trials if trial.result is not None and trial.result.error is not None],
         command_of=command_of,
         metric=METRICS[metric],
         level=level,
+        baseline=summaries[0].baseline,
         has_paper=any(cell.paper for row in summaries[0].rows for cell in row.cells),
     )
 
@@ -143,30 +145,71 @@ def _with_interval(value: float, bounds: tuple[float, float] | None) -> str:
     return percent(value) + (f" ({interval(bounds)})" if bounds is not None else "")
 
 
-def _panels(summary: Summary, rows: Rows, metric: str) -> list[dict[str, Any]]:
-    """For each column of the table, every trial with its interval, and the mean of each row."""
+class Axis(NamedTuple):
+    """Where the numbers of a panel are drawn, from its left edge to its right one."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Axis:
+        """The axis that holds these values, with round ticks."""
+        low, high = min(values), max(values)
+        rough = max(high - low, 0.01) / MOST_TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        ticks = tuple(round(i * step, 9) for i in range(first, max(last, first + 1) + 1))
+        return cls(ticks[0], ticks[-1], ticks)
+
+    def at(self, value: float) -> str:
+        """Place of a value, as SVG and CSS write it."""
+        return f"{100 * (value - self.low) / (self.high - self.low):.2f}%"
+
+
+def _panels(summary: Summary, rows: Rows) -> list[dict[str, Any]]:
+    """For each column of the table its rows, the best first, with every trial, and the axis that they share."""
     panels = []
     for i, column in enumerate(summary.columns):
-        cells = {row.label: row.cells[i] for row in summary.rows}
-        if column == MEAN or not any(cell.n_trials for cell in cells.values()):
+        if column == MEAN:
             continue
         lines = [
-            {
-                "row": label,
-                "mean": cells[label].mean,
-                "interval": cells[label].interval,
-                "paper": paper.mean if (paper := cells[label].paper) else None,
-                "trials": [
-                    {"value": found[0], "interval": found[1], "split": trial.spec.split, "seed": trial.spec.seed}
-                    for trial in _of(members, column)
-                    if (found := _measured(trial, metric, column.group))
-                ],
-            }
-            for label, members in rows.items()
-            if not cells[label].is_empty
+            _line(row.label, row.cells[i], _of(rows[row.label], column), summary.metric, column.group)
+            for row in _sorted(summary, i)
+            if not row.cells[i].is_empty
         ]
-        panels.append({"title": column.label, "lines": lines})
+        if drawn := [value for line in lines for value in line["drawn"]]:
+            most = max(line["cell"].n_trials for line in lines)
+            panels.append({"title": column.label, "lines": lines, "axis": Axis.of(drawn), "most": most})
     return panels
+
+
+def _line(label: str, cell: Cell, trials: Iterable[Scored], metric: str, group: str | None) -> dict[str, Any]:
+    """What is drawn of a cell; a single trial has no interval over splits, and shows its own one over samples."""
+    dots = [(trial.spec, *found) for trial in trials if (found := _measured(trial, metric, group))]
+    bounds = cell.interval or (dots[0][2] if len(dots) == 1 else None)
+    single = (cell.mean, cell.paper and cell.paper.mean)
+    drawn = [value for value in (*single, *(bounds or ()), *(value for _, value, _ in dots)) if value is not None]
+    return {"row": label, "cell": cell, "dots": dots, "interval": bounds, "drawn": drawn}
+
+
+def _sorted(summary: Summary, i: int) -> list[Row]:
+    """The rows by their value in a column, the best first and those without one last."""
+    sign = -1.0 if METRICS[summary.metric].better == "higher" else 1.0
+    return sorted(summary.rows, key=lambda row: math.inf if (mean := row.cells[i].mean) is None else sign * mean)
+
+
+def _overview(summary: Summary) -> list[Row]:
+    """The rows of the table of all columns, by their mean over the columns if there is one; empty for one column."""
+    several = len(summary.columns) > 1
+    return _sorted(summary, len(summary.columns) - 1 if MEAN in summary.columns else 0) if several else []
+
+
+def _is_one(summary: Summary, labels: Sequence[str]) -> bool:
+    """Whether these rows have the same numbers, wherever they have any."""
+    means = [[cell.mean for cell in row.cells] for row in summary.rows if row.label in labels]
+    return all(len(set(column) - {None}) <= 1 for column in zip(*means, strict=True))
 
 
 def _of(members: Iterable[Scored], column: Column) -> list[Scored]:
@@ -185,20 +228,35 @@ def _measured(trial: Scored, metric: str, group: str | None = None) -> tuple[flo
     return value, bounds if bounds is not None and all(map(_is_number, bounds)) else None
 
 
-def _histories(store: Store, rows: Rows) -> tuple[list[dict[str, Any]], list[str]]:
-    """Training curves by trial, of those that did not share another one's training; what could not be read of them."""
-    found, notes = [], []
+def _histories(store: Store, rows: Rows) -> tuple[list[dict[str, Any]], list[list[str]], list[str]]:
+    """Each training's curves once; rows that share all of their trainings; what could not be read."""
+    found, notes, seen = [], [], set()
+    trainings: dict[str, dict[Any, bytes]] = defaultdict(dict)
     for label, members in rows.items():
         for trial in members:
             spec, file = trial.spec, store.folder(trial.spec) / LOG
-            log = [_log_row(line) for line in file.read_bytes().splitlines()] if file.is_file() else []
+            content = file.read_bytes() if file.is_file() else b""
+            log = [_log_row(line) for line in content.splitlines()]
             if unreadable := log[:-1].count({}):  # the last line may be one that a training is just writing
                 place = file.relative_to(store.root)
                 notes.append(f"{place}: lines that cannot be read and are left out: {unreadable:,}.")
             if curves := _curves([row for row in log if row]):
+                # With the seconds of each epoch: two trainings never have the same.
+                trainings[label][trial.scored_on, spec.split, spec.seed] = content
                 about = {"row": label, "protocol": trial.scored_on.label, "split": spec.split, "seed": spec.seed}
-                found.append({**about, "curves": curves})
-    return found, notes
+                if content not in seen:
+                    found.append({**about, "curves": curves})
+                seen.add(content)
+    sharing: list[list[str]] = []
+    for label, logs in trainings.items():
+        for labels in sharing:
+            common = logs.keys() & trainings[labels[0]].keys()
+            if common and all(logs[key] == trainings[labels[0]][key] for key in common):
+                labels.append(label)
+                break
+        else:
+            sharing.append([label])
+    return found, [labels for labels in sharing if len(labels) > 1], notes
 
 
 def _log_row(line: bytes) -> dict[str, Any]:

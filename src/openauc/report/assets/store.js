@@ -1,8 +1,9 @@
 "use strict";
 // The report on a store of trials.
 
-const { rows, panels, histories, sensitivity } = data;
+const { rows, same, histories, sensitivity } = data;
 const rowColor = (label) => color(rows.indexOf(label));
+const sharing = (label) => same.find((labels) => labels.includes(label))?.join(", ") ?? label; // all rows of its training
 
 // A figure with a title and a place for a chart, at the end of the element.
 function place(parent, title, id) {
@@ -15,34 +16,6 @@ function place(parent, title, id) {
   figure.append(caption, spot);
   $(parent).append(figure);
 }
-
-panels.forEach(({ title, lines }, k) => {
-  place("panels", title, `panel-${k}`);
-  const dots = lines.flatMap((line, i) => line.trials.map((trial, j) => ({
-    ...trial, row: line.row, y: i + Math.min(0.6, 0.11 * (line.trials.length - 1)) * (line.trials.length > 1 ? j / (line.trials.length - 1) - 0.5 : 0),
-  })));
-  const bounds = (item) => item.interval ?? [item.value ?? item.mean, item.value ?? item.mean];
-  const finished = lines.map((line, i) => ({ ...line, y: i })).filter((line) => line.mean !== null);
-  chart(`panel-${k}`, (width) => {
-    const room = Math.min(16 + 7 * d3.max(lines, (line) => line.row.length), 320, 0.45 * width);
-    return Plot.plot({
-      width, height: 46 + 40 * lines.length, marginLeft: room, marginBottom: 36, marginTop: 6, marginRight: 14, style: STYLE,
-      ariaLabel: `${data.metric} of every trial on ${title}`,
-      ariaDescription: finished.map((line) => `${line.row}: mean ${percent(line.mean)} over ${line.trials.length} trials`).join("; "),
-      x: { label: `${data.metric} (%)`, labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 5, nice: true, tickFormat: (v) => `${+(100 * v).toFixed(2)}` },
-      y: { domain: [lines.length - 0.5, -0.5], axis: null },
-      marks: [
-        Plot.gridX({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
-        Plot.axisY(d3.range(lines.length), { text: (i) => short(lines[i].row, Math.floor(room / 3)), lineWidth: room / 12 - 1, tickSize: 0, label: null }),
-        Plot.ruleY(dots, { x1: (d) => bounds(d)[0], x2: (d) => bounds(d)[1], y: "y", stroke: (d) => rowColor(d.row), strokeOpacity: 0.35 }),
-        Plot.dot(dots, { x: "value", y: "y", r: 3, fill: (d) => rowColor(d.row), fillOpacity: 0.75, title: (d) => `${d.row}\nsplit ${d.split}, seed ${d.seed}: ${percent(d.value)}` }),
-        Plot.ruleX(finished, { x: "mean", y1: (d) => d.y - 0.36, y2: (d) => d.y + 0.36, stroke: (d) => rowColor(d.row), strokeWidth: 3, strokeLinecap: "round" }),
-        Plot.dot(finished.filter((line) => line.paper !== null), { x: "paper", y: "y", symbol: "diamond", r: 5, stroke: "var(--ink)", strokeWidth: 1.5, fill: "var(--paper)", title: (d) => `paper: ${percent(d.paper)}` }),
-      ],
-      color: { type: "identity" },
-    });
-  });
-});
 
 sensitivity.forEach(({ title, points }, k) => {
   place("sensitivity", title, `sensitivity-${k}`);
@@ -78,14 +51,14 @@ if (histories.length) {
       const names = labels.map((row) => ({ row }));
       return Plot.plot({
         width, height: 54 + 150 * Math.ceil(labels.length / across), marginLeft: 44, marginBottom: 40, marginTop: 4, style: STYLE,
-        ariaLabel: `${select.value} during training on ${protocol}`, ariaDescription: `${shown.length} trainings of ${labels.join(", ")}`,
+        ariaLabel: `${select.value} during training on ${protocol}`, ariaDescription: `${shown.length} trainings of ${labels.map(sharing).join(", ")}`,
         x: { label: "epoch", labelAnchor: "center", labelArrow: "none", tickSize: 0, ticks: 4 },
-        y: { label: null, tickSize: 0, ticks: 4, nice: true, insetTop: d3.max(labels, (row) => row.length) > width / across / 8 ? 34 : 18 },
+        y: { label: null, tickSize: 0, ticks: 4, nice: true, insetTop: d3.max(labels, (row) => sharing(row).length) > width / across / 8 ? 34 : 18 },
         fx: { axis: null, paddingInner: 0.12 }, fy: { axis: null, paddingInner: 0.14 },
         marks: [
           Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 4 }),
           Plot.line(points, { ...facet, x: "x", y: "y", z: "trial", stroke: (d) => rowColor(d.row), strokeOpacity: 0.6, strokeWidth: 1.3 }),
-          Plot.text(names, { ...facet, frameAnchor: "top-left", text: (d) => short(d.row, Math.floor(width / across / 4)), lineWidth: width / across / 18, fill: (d) => rowColor(d.row), fontSize: width < 500 ? 11 : 12, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 }),
+          Plot.text(names, { ...facet, frameAnchor: "top-left", text: (d) => short(sharing(d.row), Math.floor(width / across / 4)), lineWidth: width / across / 18, fill: (d) => rowColor(d.row), fontSize: width < 500 ? 11 : 12, fontWeight: 600, stroke: "var(--paper)", strokeWidth: 4 }),
         ],
         color: { type: "identity" },
       });
