@@ -72,7 +72,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["tutorials", "concepts"],
     "gallery_dirs": ["generated/tutorials", "generated/concepts"],
     "filename_pattern": r"\.py$",  # every script runs; an error fails the build
-    "within_subsection_order": lambda name: int(name.partition("_")[0]),  # 10 comes after 9
+    "within_subsection_order": lambda name: int(name.partition("_")[0]),
     "download_all_examples": False,
     "notebook_extensions": set(),
     "show_signature": False,
@@ -100,6 +100,7 @@ html_sidebars = {
     for page in (
         "index",
         "start",
+        "questions",
         "generated/commands",
         "cluster",
         "torch",

@@ -1,4 +1,4 @@
-"""The README says what the program does."""
+"""README and "Start here" say what the program does, and README stays short."""
 
 import csv
 import re
@@ -14,11 +14,16 @@ from openauc.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+START = (ROOT / "docs/start.md").read_text()
 
 
-SHOWN = re.findall(r"^```\n(\$ .*?)^```$", README, re.DOTALL | re.MULTILINE)
-"""Blocks of commands, each after a dollar sign, and what they print."""
-STORIES = [SHOWN[0] + SHOWN[1], *SHOWN[2:]]
+def commands_shown(page: str) -> list[str]:
+    """Blocks of commands, each after a dollar sign, and what they print."""
+    return re.findall(r"^```\n(\$ .*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+SHOWN = commands_shown(README)
+STORIES = [SHOWN[0] + SHOWN[1], *SHOWN[2:], *commands_shown(START)]
 """The same, where a block goes on with the files of the one before."""
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -66,14 +71,20 @@ def test_shown_output_is_what_the_commands_print(block: str) -> None:
                     assert {row["text"]: row["prediction"] for row in csv.DictReader(file)}[text] == answer
 
 
-def test_it_opens_with_sentences_and_what_was_said_of_them() -> None:
+def test_readme_is_short() -> None:
     assert [block.split()[2] for block in SHOWN] == ["embed", "predict", "evaluate"]
-    answers = SHOWN[0].rpartition("text,prediction\n")[2].splitlines()
+    assert len(README.splitlines()) <= 150
+    assert [line for line in README.splitlines() if len(line) > 150 and "alt=" not in line] == []
+
+
+def test_start_here_shows_questions_and_what_was_said_of_them() -> None:
+    (block,) = commands_shown(START)
+    answers = block.rpartition("text,prediction\n")[2].splitlines()
     with (ROOT / "examples/questions.csv").open() as file:
         assert [row["text"] for row in csv.DictReader(file)] == [line.rpartition(",")[0] for line in answers]
     unknown = sum(line.endswith(",unknown") for line in answers)
-    assert f"{len(answers)} rows in decisions.csv, {unknown} of them unknown." in SHOWN[0]
-    assert "Four of the questions belong to no intent; three are called unknown" in README
+    assert f"{len(answers)} rows in decisions.csv, {unknown} of them unknown." in block
+    assert "Four of the questions belong to no intent of this bank. Three of them are called unknown" in START
     assert unknown == 3
 
 

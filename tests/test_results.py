@@ -81,15 +81,18 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-@pytest.mark.parametrize("text", [README, PAGE], ids=["readme", "page"])
-def test_results_on_embeddings_are_those_the_program_wrote(text: str) -> None:
+@pytest.mark.parametrize(("text", "rows"), [(README, 8), (PAGE, 13)], ids=["readme", "page"])
+def test_results_on_embeddings_are_those_the_program_wrote(text: str, rows: int) -> None:
     found = newest("features")
     means = found["means_and_intervals"]["openauc"]
     shown = re.findall(
         r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| (\w+) ([\d.]+) \| ([\d.]+) \| (\S+ \[.*\]) \|$", text, re.M
     )
-    assert [data for data, *_ in shown] == [verdict["data"] for verdict in found["verdicts"]]
-    for (data, classes, base, best, value, learned, gain), verdict in zip(shown, found["verdicts"], strict=True):
+    verdicts = {verdict["data"]: verdict for verdict in found["verdicts"]}
+    assert len(shown) == rows <= len(verdicts)
+    assert [data for data, *_ in shown] == [data for data in verdicts if data in {row[0] for row in shown}]
+    for data, classes, base, best, value, learned, gain in shown:
+        verdict = verdicts[data]
         assert int(classes) == verdict["known_classes"]
         assert base == percent(means[BASELINE][data][0])
         assert value == percent(means[f"logistic (score {best})"][data][0])
@@ -98,9 +101,8 @@ def test_results_on_embeddings_are_those_the_program_wrote(text: str) -> None:
         assert gain == f"{100 * verdict['gain']['value']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
-@pytest.mark.parametrize("text", [README, PAGE], ids=["readme", "page"])
-def test_results_on_open_intents_are_those_the_program_wrote(text: str) -> None:
-    (row,) = re.findall(r"^\| ours \| (.*) \|$", text, re.M)
+def test_results_on_open_intents_are_those_the_program_wrote() -> None:
+    (row,) = re.findall(r"^\| ours \| (.*) \|$", PAGE, re.M)
     results = newest("decisions")["results"]["cross"]
     names = [f"{data}_{share}" for data in ("banking77", "clinc150") for share in (25, 50, 75)]
     for cell, name in zip(row.split(" | "), names, strict=True):

@@ -185,7 +185,7 @@ print(textwrap.fill(str(caught[0].message), 80))
 # %%
 # The signs are no proof, so say ``seen_by_encoder=True`` or ``False`` if you know. The way out is to fit on samples the
 # network was not trained on, or to ``calibrate`` with such:
-# :doc:`/generated/tutorials/8_i_already_have_a_classifier`.
+# :doc:`/generated/tutorials/3_a_classifier`.
 #
 # Outliers, and the end of the curve that counts
 # ----------------------------------------------
@@ -193,7 +193,7 @@ print(textwrap.fill(str(caught[0].message), 80))
 # Samples known to be of no class, labelled ``unknown_label`` in ``y``, join the held-out ones when the rejector is
 # learned, and weigh the more the more there are: fifty as much as all held-out classes together. From five on, the
 # log-odds of being such an outlier are one more score. They are no class of their own.
-# :doc:`/generated/tutorials/6_from_sentences_to_decisions` has an example.
+# :doc:`/generated/tutorials/1_texts_and_images` has an example.
 #
 # Where few unknown samples may pass, only the left part of the OSCR curve matters. ``max_ofpr=0.1`` compares by the
 # partial OpenAUC up to ten per cent of unknown samples accepted, and learns with most weight on the unknown samples

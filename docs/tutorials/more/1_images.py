@@ -2,8 +2,8 @@
 From images to decisions
 ========================
 
-A folder with one folder of images per class becomes a classifier that names the class of a new image, or says
-"unknown". The images are drawn by the script of this page, so that it needs no download; put your own in their place.
+After this page you can turn a folder of images, with one folder for each class, into a classifier that names the class
+of a new image, or says "unknown". The script of this page draws its images, so it needs no download.
 """
 
 import math

@@ -2,9 +2,12 @@
 Train OpenAUC on your images
 ============================
 
-Your images lie in one folder per class, ``images/CLASS/*.png``. You name the classes the model is to know, and those
-it should recognise as unknown when tested. Here a few of the handwritten digits that come with the package are
-written as such a folder first, so that everything runs within seconds on a CPU.
+After this page you can train a network from scratch on your own images, choose its threshold, and label new images
+with a class or "unknown".
+
+Your images lie in one folder for each class, ``images/CLASS/*.png``. You name the classes that the model shall know,
+and those that are unknown in the test. Here a few of the handwritten digits that come with the package are written as
+such a folder first, so that everything runs within seconds on a CPU.
 """
 
 import json

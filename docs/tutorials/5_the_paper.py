@@ -1,9 +1,30 @@
 """
-Run a benchmark on a Ray cluster
-================================
+Reproduce the paper
+===================
 
-A benchmark is a list of trials, and a trial is plain data: protocol, split, method, recipe, seed. The same list runs
-in this process, in several processes, or on a Ray cluster, with the same results; only the executor changes.
+After this page you can run the paper's tables, or a benchmark of your own, on one machine or on a cluster, and stop and
+continue it at any time.
+
+A benchmark is a list of trials, and a trial is plain data: protocol, split, method, recipe, seed. The same list runs in
+this process, in several processes, or on a Ray cluster, with the same results.
+
+The paper's Table 2 has 450 trials and takes about 183 GPU hours. ``--dry-run`` lists the trials with their cost:
+
+.. code-block:: sh
+
+    openauc list                                         # methods, scores, protocols, metrics, benchmarks
+    openauc run table2 --data-root DATA --dry-run
+    openauc run table2 --data-root DATA --ray-address auto --gpus-per-trial 0.25
+    openauc table runs/table2 --baseline ce_plus -o table.tex
+    openauc report runs/table2 -o report.html
+
+One trial alone is a training. Any field of recipe, method or trial can be set:
+
+.. code-block:: sh
+
+    openauc train cifar10 --method openauc --split 0 --data-root DATA --set lam=0.2
+
+The rest of this page runs a small benchmark from Python, to show what happens.
 """
 
 import tempfile
@@ -72,10 +93,15 @@ plt.show()
 # On the command line
 # -------------------
 #
+# A benchmark of your own is a Python file with ``trials() -> list[TrialSpec]``:
+#
 # .. code-block:: sh
 #
-#     openauc run FILE.py --ray                    # FILE.py has trials() -> list[TrialSpec]
-#     openauc run table2 --ray-address auto --gpus-per-trial 0.25 --data-root DATA
-#     openauc report runs/table2 -o report.html
+#     openauc run FILE.py --ray
+#
+# A training leaves one folder: spec, log, weights, predictions, result, and where they were made. Several runners may
+# share a store, and a failed trial is a row of the table. One training serves many scores.
 #
 # :doc:`/cluster` is about real clusters: by hand, with Slurm, on Kubernetes, and what happens when a node dies.
+# :doc:`/paper_map` has the code and the test of each equation, and every choice that the paper leaves open.
+# :doc:`more/4_add_your_own` adds a method of your own.

@@ -1,10 +1,10 @@
 """
-After unknown: groups, names, new classes
-=========================================
+From embeddings to new classes
+==============================
 
-A model in use rejects rows. Some are odd ones, others are the first of a new kind. This page goes once around: why rows
-are rejected, which of them belong together, what to call these groups, and a model that knows them, without the data
-that the first one was fitted on.
+After this page you can add "unknown" to embeddings of any kind, and work with the rows that are rejected: see why they
+are rejected, find groups among them, give these groups names, and extend the model by them. For this you do not need
+the data that the model was fitted on.
 """
 
 import textwrap
@@ -18,8 +18,10 @@ from openauc import OpenSetClassifier
 from openauc.plotting import LOOK
 
 # %%
-# Six of the ten digits are known, and half of their images are for training. The other half comes in later, together
-# with all images of the other four digits: first ``seen``, then ``later``. Their true names are used to check only.
+# Embeddings are an array with a row for each sample, from any network or encoder. Here the rows are the pixels of small
+# images of digits. Six of the ten digits are known, and half of their images are for training. The other half comes in
+# later, together with all images of the other four digits: first ``seen``, then ``later``. Their true names are only
+# used to check.
 
 words = "zero,one,two,three,four,five,six,seven,eight,nine"
 names = np.array(words.split(","))
@@ -49,8 +51,8 @@ said.head(6).to_frame("rows")
 # Discover
 # --------
 #
-# :meth:`~openauc.features.OpenSetClassifier.discover` looks for groups among the rejected rows. Nobody states their
-# number.
+# :meth:`~openauc.features.OpenSetClassifier.discover` looks for groups among the rejected rows. It also finds out how
+# many there are.
 
 groups = classifier.discover(X[seen])
 pd.DataFrame(
@@ -173,8 +175,8 @@ for name, answers in {"before": before, "after": after}.items():
 # of the ``groups/labels.csv`` that is there. If ``new.parquet`` has labels, ``discover`` tells how pure the groups are.
 #
 # Without ``-o``, ``extend`` changes the model itself, and ``openauc extend model --undo`` takes that back.
-# ``compare-models`` tells what became better and worse, class by class. When :doc:`openauc watch <9_watch_a_model>`
-# finds that more is rejected, it prints the ``discover`` command to see what.
+# ``compare-models`` tells what became better and worse, class by class. When
+# :doc:`openauc watch <more/2_watch_a_model>` finds that more is rejected, it prints the ``discover`` command.
 #
 # With Label Studio
 # -----------------

@@ -2,7 +2,8 @@
 Add a metric, a method, a protocol
 ==================================
 
-Each is one function, one class or one object. None of them has to be registered: whatever takes a name also takes the
+After this page you can evaluate by a metric of your own, train a method of your own, and test it on class splits of
+your own. Each is one function, one class or one object. You need not register it: whatever takes a name also takes the
 object itself.
 """
 

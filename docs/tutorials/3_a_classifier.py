@@ -1,10 +1,10 @@
 """
-I already have a classifier
-===========================
+Add "unknown" to a classifier
+=============================
 
-It names one of its classes for every sample, also for those that belong to none. This page adds "unknown" to it and
-leaves its other answers as they are: first to a fitted classifier of scikit-learn, then to a network, of which the
-features and the last layer are all that is needed.
+After this page your own classifier can answer "unknown", with an exact guarantee, and you can ship it as one ONNX file.
+All its other answers stay as they are. The page does this first for a fitted classifier of scikit-learn, then for a
+network. Of the network, only the features and the last layer are needed.
 """
 
 import json
@@ -99,8 +99,8 @@ pd.DataFrame(table).round(2).rename_axis("share accepted")
 # A batch at once
 # ---------------
 #
-# A threshold bounds the share of known samples that are rejected. Somebody who looks at everything called unknown asks
-# another question: how many of *those* are known after all? ``select_unknown`` answers it for a batch.
+# A threshold bounds the share of known samples that are rejected. If you look at everything that is called unknown, you
+# have another question: how many of *those* are known after all? ``select_unknown`` answers it for a batch.
 
 open_set.set_threshold(acceptance=0.95, per_class=False)
 for fdr in (0.05, 0.1, 0.2):
@@ -112,8 +112,8 @@ for fdr in (0.05, 0.1, 0.2):
 # A network
 # ---------
 #
-# Of a network, take the features before its last layer, and that layer as a linear head. This one is small and of
-# scikit-learn; arrays are all that is looked at, so it may be of any framework.
+# Of a network, take the features before its last layer, and that layer as a linear head. This network is a small one
+# of scikit-learn. Yours may come from any framework, since only arrays are needed.
 
 network = MLPClassifier((64,), alpha=0.01, max_iter=600, random_state=0)
 network.fit(X_train, y_train)
@@ -141,8 +141,8 @@ print("rejects by:", rejecting.report_.chosen)
 print(evaluate(*rejecting.predictions(features(X_later), y_later), metrics=SHOWN))
 
 # %%
-# If you have nothing but logits, and no features, :doc:`2_deploy_a_threshold` is the way: a score of the logits, and a
-# threshold for it.
+# If you only have logits, and no features, :doc:`4_predictions` is for you: a score of the logits, and a threshold for
+# it.
 
 p_values = {
     "logistic regression, learned": open_set.p_value(X_later),

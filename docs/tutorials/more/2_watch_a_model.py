@@ -2,9 +2,11 @@
 Watch a model in use
 ====================
 
-A model is deployed, and samples come in without labels. Is what it meets still what it was calibrated with?
-:class:`~openauc.features.Monitor` bets against it: an alarm comes when what was seen is too unlikely for a stream in
-which nothing changed, and the probability that it ever comes in such a stream is stated, however often one looks.
+After this page you can tell whether the samples that a deployed model meets have changed, without labels, and with a
+stated probability of ever raising a false alarm.
+
+:class:`~openauc.features.Monitor` compares the samples with those that the model was calibrated with. An alarm comes
+when they are too unlikely for a stream in which nothing changed. You may look as often as you like.
 """
 
 import textwrap

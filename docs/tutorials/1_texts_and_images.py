@@ -1,10 +1,12 @@
 """
-From sentences to decisions
-===========================
+From texts or images to decisions
+=================================
 
-An assistant of a bank knows twelve things its customers ask for. Whatever else they ask, it should say so instead of
-guessing. This page goes from a CSV file of sentences to a classifier that answers with an intent or with "unknown".
-No unknown sentence is needed to build it.
+After this page you can turn a file of texts, or a folder of images, into a classifier that answers with a class or
+with "unknown". You can say what it guarantees, and why it rejected something.
+
+The example is an assistant of a bank. It knows twelve things that customers ask for. If they ask for something else, it
+should say so and not guess. No unknown sentence is needed to build it.
 """
 
 import tempfile
@@ -38,14 +40,14 @@ print(X.shape, X.dtype)
 # Fit
 # ---
 #
-# The fit holds out some of the intents, trains a head on the others, and looks at how the scores of both differ. It
-# does so again and again, learns from it what unknown looks like, and compares all scores on the way.
+# The fit holds out some of the intents, trains a head on the others, and compares the scores of both. It repeats this
+# with other intents. So it learns what unknown sentences look like, and which score finds them best.
 
 classifier = OpenSetClassifier(random_state=0).fit(X, y)
 print(classifier.report_)
 
 # %%
-# The intervals are over the held-out intents, and twelve say little: most of these rows do not differ beyond chance.
+# The intervals are over the held-out intents. Twelve are few, so the differences between most rows are not significant.
 # The row in use says what to expect: the OpenAUC when questions of new kinds come in.
 # :doc:`/generated/concepts/7_which_score_and_why_learn_it` tells how to read this table.
 #
@@ -137,7 +139,7 @@ plt.show()
 # sphinx_gallery_end_ignore
 
 # %%
-# The first number is what was asked for. The second nobody can guarantee: these unknown sentences are a bank's, too,
+# The first number is what was asked for. Nobody can guarantee the second: these unknown sentences are a bank's, too,
 # and close to the known ones. A lower acceptance would reject more of both.
 #
 # Sentences known not to belong
@@ -182,3 +184,17 @@ print((again.predict(new) == classifier.predict(new)).all())
 #    openauc fit intents.parquet -o model
 #    openauc predict model examples/questions.csv -o decisions.csv
 #    openauc report model                     # a page to look at, model/report.html
+#
+# Images
+# ------
+#
+# Images work in the same way. Put them into one folder for each class, and take an encoder of images. The label of an
+# image is the folder it lies in. :doc:`more/1_images` is a page about it.
+#
+# .. code-block:: sh
+#
+#    openauc embed FOLDER --encoder efficientnet_lite0 -o images.parquet
+#    openauc fit images.parquet -o model
+#    openauc predict model NEW_IMAGES -o decisions.csv
+#
+# What to do with the rejected ones is the subject of :doc:`2_embeddings`.
