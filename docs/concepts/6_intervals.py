@@ -65,11 +65,12 @@ print(f"{holds.mean():.1%} of 500 intervals hold the true value {truth:.4f}; thi
 # --------------------------
 #
 # - **DeLong, logit**: OpenAUC, partial OpenAUC, AUROC, Acc x AUC and Acc + AUC are averages over pairs. The variance of
-#   such an average has a closed form. On the logit scale the interval cannot leave 0 to 1. Near 1, Wilson's is used too.
+#   such an average has a closed form. On the logit scale the interval cannot leave 0 to 1. Near 1, Wilson's is used
+#   too.
 # - **Wilson**: closed-set accuracy is a share. Normalized accuracy at its best threshold adds up two of them, with the
 #   threshold held; its interval is conservative.
-# - **bootstrap**: everything else, by drawing known and unknown samples again. For F-score, Youden's index and detection
-#   accuracy, which are the best over all thresholds, the threshold of the full sample is held.
+# - **bootstrap**: everything else, by drawing known and unknown samples again. For F-score, Youden's index and
+#   detection accuracy, which are the best over all thresholds, the threshold of the full sample is held.
 #
 # The exact rules, with the reasons, are in :doc:`/paper_map`.
 
