@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 import openauc
-from openauc import Predictions
+from openauc import Predictions, evaluate
 from openauc.cli import app
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -140,7 +141,73 @@ def test_options_already_given_are_not_proposed_and_names_are_quoted(tmp_path: P
 
 def test_what_cannot_be_guessed_is_asked_for_by_option(tmp_path: Path) -> None:
     message = run("evaluate", write_csv(tmp_path / "a.csv", "a,b\n0.5,1.5\n"), code=2)
-    assert message.endswith("name yours with --label-column, --pred-column, --score-column.\n")
+    assert message.endswith(
+        "name yours with --label-column, --pred-column, --score-column, or with --probability-columns where each class "
+        "has a column.\n"
+    )
+
+
+CLASSES = ["cat", "dog", "owl"]
+PROBABILITIES = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.5, 0.1, 0.4], [0.4, 0.35, 0.25], [0.1, 0.2, 0.7]])
+LABELS = ["cat", "dog", "owl", "unknown", "unknown"]
+EXPECTED = Predictions.of(["cat", "dog", "owl", "-1", "-1"], ["cat", "dog", "cat", "cat", "owl"], [2, 3, 5, 6, 3])
+
+
+def by_class(name: str, values: np.ndarray = PROBABILITIES) -> pd.DataFrame:
+    """A number for each class, in columns with names such as ``prob_{}``, as people make them of predict_proba."""
+    return pd.DataFrame(values, columns=[name.format(label) for label in CLASSES])
+
+
+FRAMES = {
+    "a label and predict_proba, with the index": by_class("prob_{}").assign(label=LABELS),
+    "columns called as classes_": by_class("{}").assign(y_true=LABELS),
+    "beside texts": by_class("{}_probability").assign(text="a, b", target=LABELS),
+    "beside predicted classes": by_class("p.{}").assign(true=LABELS, predicted=EXPECTED.y_pred),
+    "probability of unknown": by_class("p_{}").assign(p_unknown=[0.2, 0.3, 0.5, 0.6, 0.3], actual=LABELS),
+    "logits": by_class("logits_{}", 10 * PROBABILITIES - 5).assign(labels=LABELS),
+    "sigmoids": by_class("sigmoid_{}", PROBABILITIES**0.5).assign(y_true=LABELS),
+    "categories": by_class("prob_{}").assign(label=pd.Categorical(LABELS)),
+    "shuffled": by_class("prob_{}").assign(label=LABELS).sample(frac=1, random_state=0),
+}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("title", FRAMES)
+def test_one_error_leads_from_columns_by_class_to_their_metrics(tmp_path: Path, title: str, suffix: str) -> None:
+    path = tmp_path / f"p.{suffix}"
+    getattr(FRAMES[title], f"to_{suffix}")(path)
+    options = shlex.split(run("threshold", path, code=2).partition("Likely: ")[2])
+    measured = json.loads(run("evaluate", path, *options, "--replicates", 10, "--json", "-"))["values"]
+    assert measured == pytest.approx(evaluate(*EXPECTED, level=None).values)
+    for command in ("audit", "compare", "report"):
+        assert shlex.split(run(command, path, code=2).partition("Likely: ")[2]) == options
+
+
+def test_predictions_of_a_trainer_and_of_keras(tmp_path: Path) -> None:
+    """Hugging Face's ``predictions`` are logits; those of Keras are probabilities, in float32."""
+    ids = np.array([0, 1, 2, -1, -1])
+    np.savez(tmp_path / "trainer.npz", predictions=PROBABILITIES * 10 - 5, label_ids=ids)
+    np.savez(tmp_path / "keras.npz", y_pred=PROBABILITIES.astype(np.float32), y_test=ids)
+    pd.DataFrame(PROBABILITIES.astype(np.float32)).assign(y_true=ids).to_csv(tmp_path / "keras.csv")
+    for name in ("trainer.npz", "keras.npz", "keras.csv"):
+        options = shlex.split(run("evaluate", tmp_path / name, code=2).partition("Likely: ")[2])
+        found = json.loads(run("evaluate", tmp_path / name, *options, "--replicates", 10, "--json", "-"))["values"]
+        assert found == pytest.approx(evaluate(*EXPECTED, level=None).values)
+
+
+def test_what_is_no_probability_names_the_other_option(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    by_class("z_{}", PROBABILITIES * 2).assign(y_true=LABELS).to_csv(path, index=False)
+    message = run("evaluate", path, "--probability-columns", "z_*", code=2)
+    assert "p.csv: the columns 'z_*' are not probabilities, as sample 0 has 1.6" in message
+    option, _, pattern = message.rstrip(".\n").rpartition(" ")[2].partition("=")
+    assert "OpenAUC" in run("evaluate", path, option, shlex.split(pattern)[0], "--replicates", 10)
+    assert "no column that fits 'w_*'; it has 'z_cat'" in run("evaluate", path, "--logit-columns", "w_*", code=2)
+    both = ("--logit-columns", "z_*", "--probability-columns", "z_*")
+    assert "--probability-columns and --logit-columns are both given" in run("evaluate", path, *both, code=2)
+    (by_class("z_{}").assign(y_true=LABELS)).to_csv(path)
+    flipped = ("--probability-columns", "z_*", "--lower-is-unknown")
+    assert "--lower-is-unknown is about a column of scores" in run("evaluate", path, *flipped, code=2)
 
 
 def test_semicolons_and_decimal_commas_are_said(tmp_path: Path) -> None:
@@ -409,6 +476,15 @@ def test_classes_that_are_never_predicted(tmp_path: Path) -> None:
     assert "3 known, 3 unknown" in run("evaluate", file, "--unseen-unknown", "--replicates", 10)
     numbers = write_csv(tmp_path / "n.csv", "y_true,y_pred,open_score\n0,0,0.1\n1,1,0.2\n7,1,0.9\n")
     assert "2 known, 1 unknown" in run("evaluate", numbers, "--unseen-unknown", "--replicates", 10)
+    assert "3 known, 3 unknown" in run("audit", file, "--unseen-unknown")
+    twin = write_csv(tmp_path / "q.csv", file.read_text())
+    assert "3 known, 3 unknown" in run("compare", file, twin, "--unseen-unknown", "--replicates", 10)
+    write_csv(twin, file.read_text().replace("c,a", "c,c"))  # the other model knows c
+    assert "4 known, 2 unknown" in run("compare", file, twin, "--unseen-unknown", "--replicates", 10)
+    page = tmp_path / "page.html"
+    assert "add --unseen-unknown" in run("report", write_csv(twin, "y_true,y_pred,open_score\n0,0,1\n7,0,2\n"), code=2)
+    run("report", twin, "--unseen-unknown", "--replicates", 10, "-o", page)
+    assert "1 known and 1 unknown" in page.read_text()
     assert "--unseen-unknown needs all samples" in run("evaluate", file, "--shards", "--unseen-unknown", code=2)
 
 

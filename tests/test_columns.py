@@ -273,6 +273,31 @@ NAMES = {"true": ["a", "b", "other"], "pred": ["a", "b", "a"]}
         ),
         # a distance between cosines is no confidence
         ({**NAMES, "cosine_distance": [0.1, 0.2, 0.9]}, ("true", "pred", "cosine_distance", None, "other")),
+        # one class's probability is no score
+        (
+            {"label": ["a", "b", "unk"], "prob_a": [0.9, 0.2, 0.5], "prob_b": [0.1, 0.8, 0.5]},
+            ("label", None, None, None, "unk", "prob_*"),
+        ),
+        (
+            {"label": NAMES["true"], "pred": NAMES["pred"], "a_p": [0.9, 0.2, 0.5], "b_p": [0.1, 0.8, 0.5]},
+            ("label", "pred", None, None, "other", "*_p"),
+        ),
+        (
+            {"y": [0, 1, -1], "p0": [0.9, 0.2, 0.5], "p1": [0.1, 0.8, 0.5], "x": [1.5, 2.5, 0.5]},
+            ("y", None, None, None, None, "p*"),
+        ),
+        # beside them, a score and predicted classes of its own
+        (
+            {**NAMES, "a_p": [0.9, 0.2, 0.5], "b_p": [0.1, 0.8, 0.5], "msp": [0.9, 0.8, 0.5]},
+            ("true", "pred", "msp", True, "other"),
+        ),
+        # numbered columns that do not sum to 1 are features
+        ({"y": [0, 1, -1], "f0": [0.9, 0.2, 0.5], "f1": [0.7, 0.8, 0.5]}, ("y", None, None, None, None)),
+        # the index of pandas is neither a label nor a score
+        (
+            {"Unnamed: 0": [0, 1, 2], "index": [0.5, 1.5, 2.5], "u": [0, 1, 1], "v": [0, 1, 2], "w": [0.5, 1, 2]},
+            ("v", "u", "w", None, "2"),
+        ),
         # nothing to go by
         ({"a": [0.5, 0.1], "b": [1.5, 2.5]}, (None, None, None, None, None)),
         ({"u": [0, 1], "v": [1, 0]}, (None, None, None, None, None)),
@@ -281,8 +306,8 @@ NAMES = {"true": ["a", "b", "other"], "pred": ["a", "b", "a"]}
     ],
 )
 def test_which_column_is_which(columns, expected):
-    keys = ("label_column", "pred_column", "score_column", "lower_is_unknown", "unknown_label")
-    assert guess(columns) == {key: value for key, value in zip(keys, expected, strict=True) if value is not None}
+    keys = ("label_column", "pred_column", "score_column", "lower_is_unknown", "unknown_label", "probability_columns")
+    assert guess(columns) == {key: value for key, value in zip(keys, expected, strict=False) if value is not None}
 
 
 def test_a_column_that_was_named_is_not_guessed_again():

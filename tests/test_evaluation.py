@@ -32,6 +32,30 @@ def result() -> Evaluation:
     return run()
 
 
+@pytest.mark.parametrize("kind", ["string", "category", object])
+def test_series_of_pandas_with_names(kind):
+    y_true, y_pred, score = pd.Series(list("aab")), pd.Series(list("aba")), pd.Series([0.5, 1.5, 1.0], dtype="Float64")
+    found = run(y_true.astype(kind), y_pred.astype(kind), score, unknown_label="b")
+    assert found.values == run(["a", "a", "b"], ["a", "b", "a"], [0.5, 1.5, 1.0], unknown_label="b").values
+    mixed = run(pd.Categorical(y_true), y_pred.to_numpy(), score.to_list(), unknown_label="b")
+    assert mixed.values == found.values
+
+
+@pytest.mark.parametrize("kind", ["Int64", "int8", "UInt8", "float64", "category", object])
+def test_series_of_pandas_with_numbers(kind):
+    y_true, y_pred = pd.Series([0, 1, 2], index=[7, 3, 5]), pd.Series([0, 0, 1])
+    score = pd.Series([1, 3, 2], dtype="Int64")
+    found = run(y_true.astype(kind), y_pred.astype(kind), score, unknown_label=2)
+    assert found.values == run([0, 1, 2], [0, 0, 1], [1, 3, 2], unknown_label=2).values
+
+
+@pytest.mark.parametrize("kind", ["Int64", "float64", "category", "string"])
+def test_labels_missing_in_pandas_are_located(kind):
+    y_true = pd.Series([0, None, -1]).astype("Int64").astype(kind)
+    with pytest.raises(ValueError, match="y_true is missing for sample 1"):
+        run(y_true, [0, 0, 0], [1.0, 2.0, 3.0])
+
+
 def test_every_metric_has_value_interval_direction_and_method(result):
     for mapping in (result.values, result.intervals, result.better, result.methods):
         assert list(mapping) == list(METRICS)

@@ -132,6 +132,46 @@ def test_from_logits_refuses(logits, classes, message):
         Predictions.from_logits([0, 1], logits, classes=classes)
 
 
+PROBABILITIES = [[0.75, 0.25], [0.0, 1.0], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor, pd.DataFrame, lambda rows: np.array(rows, np.float16)])
+def test_from_probabilities_is_arg_max_and_one_minus_max(make):
+    found = Predictions.from_probabilities(["b", "a", "-1"], make(PROBABILITIES), classes=["b", "a"])
+    assert_same(found, Predictions.of(["b", "a", "-1"], ["b", "a", "b"], [0.25, 0.0, 0.5]))
+
+
+def test_probabilities_in_single_precision_are_not_tied_by_their_complement():
+    small = np.float32(0.25) + np.array([0, 2**-25], np.float32)  # 1 - x has 24 digits in float32, too few for both
+    matrix = np.concatenate([small[:, None], np.full((2, 4), 0.1875, np.float32)], axis=1)
+    score = Predictions.from_probabilities([0, -1], matrix).open_score
+    assert score[0] > score[1]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0.5, 0.5], [-0.5, 1.5]], "but sample 1 has -0.5"),
+        ([[0.5, 0.5], [0.5, 1.5]], "but sample 1 has 1.5"),
+        ([[0.5, 0.5], [0.5, 0.25]], "but those of sample 1 sum to 0.75"),
+        ([[50, 50], [0, 100]], "but sample 0 has 50"),
+        ([[0.5, 0.5], [np.nan, 0.5]], "probability is NaN for sample 1"),
+        ([0.5, 0.5], r"probabilities has shape \(2,\)"),
+        ([["low", 0.5]], "probabilities must be real numbers"),
+    ],
+)
+def test_from_probabilities_refuses(matrix, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Predictions.from_probabilities([0, 1], matrix)
+
+
+def test_rounded_probabilities_are_probabilities():
+    rng = np.random.default_rng(0)
+    matrix = rng.dirichlet(np.ones(10), 200)
+    found = Predictions.from_probabilities(np.zeros(200, int), matrix.round(2))
+    assert found.y_pred.tolist() == matrix.round(2).argmax(axis=1).tolist()
+
+
 # A name starts and ends with a letter: CSV has no types, so a column of nothing but numbers reads as numbers, and
 # blanks at the ends of a cell are not part of it.
 _text = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from(",\"';\n\t|#"), max_size=6)
@@ -211,6 +251,35 @@ def test_columns_by_another_name_and_a_confidence(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize(("pattern", "name"), [("p_*", "p_{}"), ("*.prob", "{}.prob"), ("*", "{}")])
+def test_probabilities_in_columns_that_fit_a_pattern(tmp_path, suffix, pattern, name):
+    path = tmp_path / f"p{suffix}"
+    probabilities = {name.format("dog"): [0.25, 0.625], name.format("cat"): [0.75, 0.375]}
+    write(path, {"index": [0.5, 1.5], "y_true": ["cat", "-1"], **probabilities, "n": [7, 8]})
+    assert_same(
+        Predictions.load(path, probability_columns=pattern),
+        Predictions.of(["cat", "-1"], ["cat", "dog"], [0.25, 0.375]),
+    )
+    assert_same(
+        Predictions.load(path, logit_columns=pattern),
+        Predictions.of(["cat", "-1"], ["cat", "dog"], [-0.75, -0.625]),
+    )
+
+
+def test_a_score_among_the_columns_by_class_is_no_class(tmp_path):
+    columns = {"y_true": ["cat", "-1"], "p_cat": [0.5, 0.125], "p_dog": [0.25, 0.25], "p_none": [0.25, 0.625]}
+    write(tmp_path / "p.csv", columns)
+    found = Predictions.load(tmp_path / "p.csv", probability_columns="p_*", score_column="p_none")
+    assert_same(found, Predictions.of(["cat", "-1"], ["cat", "dog"], [0.25, 0.625]))
+
+
+def test_a_column_asked_for_by_name_is_not_replaced(tmp_path):
+    write(tmp_path / "p.csv", {"y_true": ["cat", "-1"], "logit_cat": [0.5, 0.125], "logit_dog": [0.25, 0.25]})
+    with pytest.raises(MissingColumns, match="no column 'confidense'"):
+        Predictions.load(tmp_path / "p.csv", score_column="confidense")
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
 def test_logits_in_named_columns(tmp_path, suffix):
     path = tmp_path / f"p{suffix}"
     write(path, {"y_true": ["cat", "-1"], "logit_dog": [1.0, 3.0], "logit_cat": [2.5, 2.0]})
@@ -236,7 +305,7 @@ def test_npz_logits(tmp_path, classes, y_true, y_pred):
     for name in ("scores", "logit_matrix"):
         columns = {"y_true": np.array(y_true), name: np.array([[0.0, 1.0], [3.0, 2.0]], np.float32)}
         np.savez(tmp_path / "p.npz", **columns, **({} if classes is None else {"classes": classes}))
-        found = Predictions.load(tmp_path / "p.npz", logits_column=name)
+        found = Predictions.load(tmp_path / "p.npz", logit_columns=name)
         assert_same(found, Predictions.of(y_true, y_pred, [-1.0, -3.0]))
 
 

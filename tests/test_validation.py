@@ -198,7 +198,7 @@ def test_bytes_are_text_in_utf8(dtype):
         check.as_labels("y_true", np.array([b"a", b"\xff"], dtype=dtype))
 
 
-@pytest.mark.parametrize(("bad", "shown"), [(0.5, "0.5"), (np.nan, "nan"), (np.inf, "inf"), (-2.25, "-2.25")])
+@pytest.mark.parametrize(("bad", "shown"), [(0.5, "0.5"), (np.inf, "inf"), (-2.25, "-2.25")])
 def test_float_labels_must_be_whole(bad, shown):
     with pytest.raises(ValueError, match=f"y_true contains {shown}; class labels are integers or strings"):
         check.as_labels("y_true", [0.0, bad])
@@ -217,13 +217,14 @@ def test_labels_beyond_int64_are_refused_rather_than_wrapped(values):
 @pytest.mark.parametrize(
     "values",
     [
+        [0.0, np.nan],
         np.array([0, None], dtype=object),
         np.array(["cat", np.nan], dtype=object),
         pd.Series(["cat", None]),
         pd.Series(["cat", pd.NA], dtype="string"),
         np.array(["cat", pd.NA], dtype=object),
     ],
-    ids=["None", "nan", "pandas", "pandas-string", "pandas-NA"],
+    ids=["floats", "None", "nan", "pandas", "pandas-string", "pandas-NA"],
 )
 def test_missing_labels_are_located(values):
     with pytest.raises(ValueError, match="y_true is missing for sample 1; every sample needs a label"):

@@ -9,7 +9,7 @@ import re
 import warnings
 import zipfile
 from array import array
-from collections import UserDict
+from collections import Counter, UserDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -27,15 +27,42 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 class ColumnNames(NamedTuple):
-    """Names of the columns of a file of predictions; whether its score is a confidence."""
+    """Names of the columns of a file of predictions; whether its score is a confidence.
+
+    ``probability_columns`` and ``logit_columns`` are patterns of columns that hold a number for each class, such as
+    ``prob_*``, or the name of a matrix.
+    """
 
     label_column: str = "y_true"
     pred_column: str = "y_pred"
     score_column: str = "open_score"
     lower_is_unknown: bool = False
+    probability_columns: str | None = None
+    logit_columns: str | None = None
+
+    def by_class(self, found: Collection[str]) -> dict[str, str]:
+        """Those of the columns that hold a number for each class, and its name; of a matrix, an empty name.
+
+        What ``*`` stands for is the name of the class. ``*`` alone is every column without another use.
+
+        >>> ColumnNames(probability_columns="prob_*").by_class(["y_true", "prob_cat", "prob_dog"])
+        {'prob_cat': 'cat', 'prob_dog': 'dog'}
+        >>> ColumnNames().by_class(["y_true", "logits"]), ColumnNames().by_class(["y_true", "logit_0", "logit_1"])
+        ({'logits': ''}, {'logit_0': '0', 'logit_1': '1'})
+        """
+        names = [name for name in found if name not in self[:3] and not _INDEX.fullmatch(name)]
+        given = self.probability_columns or self.logit_columns
+        for start, star, end in (pattern.partition("*") for pattern in ([given] if given else ["logits", "logit_*"])):
+            if not star and start in found:
+                return {start: ""}
+            fit = [n for n in names if len(n) > len(start + end) and n.startswith(start) and n.endswith(end)]
+            if star and fit:
+                return {name: name[len(start) : len(name) - len(end)] for name in fit}
+        return {}
 
 
 USUAL_NAMES = ColumnNames()
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__|level_\d+|index")  # columns in which pandas numbers the rows
 _ABOUT = "openauc."  # prefix of the names of metadata
 
 
@@ -299,14 +326,16 @@ def import_pyarrow() -> tuple[Any, Any]:
 
 
 _PREDICTED = re.compile(r"pred|hat\b|guess|output|arg_?max|assigned|decision")
-_TRUE = re.compile(r"true|truth|label|target|actual|class|gold|expected|\bgt|^y$")
+_TRUE = re.compile(r"true|truth|label|target|actual|class|gold|expected|\bgt|^y$|^y_test$")
 _CONFIDENCE = re.compile(r"conf|prob|logit|softmax|msp|certain|simil|cosine")
+_LOGITS = re.compile(r"logit|output|pred|score|decision")
 _STRANGENESS = re.compile(r"un_?known|uncert|open|novel|anomal|ood|outlier|dist|energy|entropy")
 _SCORE = re.compile(f"score|{_CONFIDENCE.pattern}|{_STRANGENESS.pattern}")
 _UNKNOWN = re.compile(
     r"un_?known|unk|others?|none|none_of_(these|them|the_above)|oo[sd]|out_of_(scope|domain|distribution)|"
     r"misc|miscellaneous|novel|outliers?|unseen|background"
 )
+_ROUNDED = 0.05  # difference from 1 of a sum of rounded probabilities
 _EMPTY = {"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"}
 
 
@@ -367,9 +396,16 @@ def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collecti
     >>> ", ".join(f"{name}={value}" for name, value in guess.items())
     'label_column=label, pred_column=prediction, score_column=confidence, lower_is_unknown=True, unknown_label=other'
     """
-    labels, numbers = _contents(columns)
+    labels, numbers, matrices = _contents(columns)
     found = {role: name for role, name in given.items() if role not in absent and name in columns}
+    # The argument for columns with a number for each class, and the class of each.
+    by_class: tuple[str, str] | None = None
+    classes: dict[str, str] = {}
+    if {"pred_column", "score_column"} & set(absent):
+        by_class, classes = _guess_by_class(numbers, matrices, labels, found.values())
     free = [name for name in labels if name not in found.values()]
+    if by_class:
+        labels[by_class[1]] = set(classes.values())
 
     def candidates(role: str, words: re.Pattern[str], *, but: str = "$^") -> list[str]:
         if role in found:
@@ -380,7 +416,7 @@ def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collecti
         return len(labels[true] - labels[predicted]) == 1
 
     trues = candidates("label_column", _TRUE, but=_PREDICTED.pattern)
-    predicteds = candidates("pred_column", _PREDICTED)
+    predicteds = candidates("pred_column", _PREDICTED) or ([by_class[1]] if by_class else [])
     pairs = [
         pair
         for pair in product(trues or free, predicteds or free)
@@ -393,36 +429,101 @@ def guess_arguments(columns: Columns, given: Mapping[str, str], absent: Collecti
         unknown = _unknown_label(labels[true], labels[predicted])
     else:
         found |= {role: names[0] for role, names in (("label_column", trues), ("pred_column", predicteds)) if names}
+    if by_class and found.get("pred_column") == by_class[1]:
+        del found["pred_column"]
+    rejecting = [name for name, label in classes.items() if means_unknown(label)]
     if "score_column" not in found:
-        rest = [name for name in numbers if name not in found.values()]
-        fractions = [name for name in rest if numbers[name]]
+        rest = [name for name in numbers if name not in found.values() and name not in classes]
+        fractions = [name for name in rest if (numbers[name] != np.floor(numbers[name])).any()]
         scores = [name for name in rest if _SCORE.search(name.lower())] or (fractions if len(fractions) == 1 else [])
+        scores = rejecting or (scores if "pred_column" in found or not by_class else [])
         if scores:
             found["score_column"] = scores[0]
     arguments: dict[str, str | bool] = {role: found[role] for role in given if role in absent and role in found}
+    if by_class and not {"pred_column", "score_column"} <= found.keys():
+        arguments |= dict([by_class])
     score = found.get("score_column", "").lower()
     if _CONFIDENCE.search(score) and not _STRANGENESS.search(score):
         arguments["lower_is_unknown"] = True
     return arguments | ({"unknown_label": unknown} if unknown is not None else {})
 
 
-def _contents(columns: Columns) -> tuple[dict[str, set[str]], dict[str, bool]]:
-    """Columns that may be labels, with their values as text; columns of numbers, and whether they have fractions."""
-    labels, numbers = {}, {}
+def _contents(columns: Columns) -> tuple[dict[str, set[str]], dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Columns that may be labels, with their values as text; columns of numbers; matrices of numbers."""
+    labels, numbers, matrices = {}, {}, {}
     for name in columns:
         try:
             values = columns[name]
-            if values.ndim != 1:
+            if values.ndim == 2 and values.dtype.kind == "f":
+                matrices[name] = values
+            if values.ndim != 1 or _INDEX.fullmatch(name):
                 continue
             if values.dtype.kind in "iuf":
-                numbers[name] = bool(np.any(values != np.floor(values)))
-            if not numbers.get(name):
+                numbers[name] = values
+            if name not in numbers or (values == np.floor(values)).all():
                 found = {str(value) for value in check.as_labels(name, values).tolist()}
                 if len(found) <= max(20, len(values) // 2):  # more are the names of samples
                     labels[name] = found
         except (ValueError, TypeError):  # holes, objects: nothing to evaluate
             continue
-    return labels, numbers
+    return labels, numbers, matrices
+
+
+def _guess_by_class(
+    numbers: Columns, matrices: Columns, labels: Mapping[str, set[str]], taken: Collection[str]
+) -> tuple[tuple[str, str] | None, dict[str, str]]:
+    """The argument for columns with a number for each class, if there are such, and the name of the class of each."""
+    names = [name for name, values in numbers.items() if values.dtype.kind == "f" and name not in {*labels, *taken}]
+    patterns = Counter(pattern for name in names for pattern in _patterns(name))
+    found: list[tuple[str, dict[str, str], NDArray[Any]]] = []
+    for pattern in sorted(patterns, key=lambda one: (-patterns[one], -len(one))):
+        columns = ColumnNames(probability_columns=pattern).by_class(names)
+        if len(columns) > 1:
+            found.append((pattern, columns, np.stack([numbers[name] for name in columns], axis=1)))
+    found += [(name, {name: ""}, matrix) for name, matrix in matrices.items()]
+    for pattern, columns, matrix in found:
+        if not_probabilities(matrix) is None:
+            return ("probability_columns", pattern), columns
+    words = set().union(*labels.values())
+    for pattern, columns, _ in found:
+        classes = [label for label in columns.values() if not check.is_number(label)]
+        if _LOGITS.search(pattern.lower()) or len(words.intersection(classes)) > 1:
+            return ("logit_columns", pattern), columns
+    return None, {}
+
+
+def _patterns(name: str) -> set[str]:
+    """Patterns that the name may fit: what stands for the class begins or ends at a separator, or is a number.
+
+    >>> sorted(_patterns("prob_0")), sorted(_patterns("p12"))
+    (['*', '*_0', 'prob_*'], ['*', 'p*'])
+    """
+    ends = [at.end() for at in re.finditer(r"[\W_]+|[^\W\d_](?=\d)", name)]
+    starts = [at.start() for at in re.finditer(r"[\W_]+", name)]
+    return {"*"} | {f"{name[:end]}*" for end in ends if end < len(name)} | {f"*{name[at:]}" for at in starts if at}
+
+
+def holds_fractions(columns: Columns, name: str) -> bool:
+    """Whether this is a column of floating-point numbers."""
+    try:
+        return columns[name].ndim == 1 and columns[name].dtype.kind == "f"
+    except ValueError:  # a text with gaps
+        return False
+
+
+def not_probabilities(matrix: NDArray[Any]) -> str | None:
+    """Why the rows of a matrix are not probabilities of classes; None if they are, rounded perhaps.
+
+    >>> not_probabilities(np.array([[0.1, 0.9], [0.33, 0.66]])), not_probabilities(np.array([[0.1, 0.9], [1, 0.66]]))
+    (None, 'those of sample 1 sum to 1.66')
+    """
+    least, most, total = matrix.min(axis=1), matrix.max(axis=1), matrix.sum(axis=1, dtype=np.float64)
+    small = 1e-3  # half precision makes 1.001 of 1
+    for row in np.flatnonzero((least < -small) | (most > 1 + small)):
+        return f"sample {row} has {least[row] if least[row] < 0 else most[row]:g}"
+    for row in np.flatnonzero(np.abs(total - 1) > _ROUNDED):
+        return f"those of sample {row} sum to {total[row]:.3g}"
+    return None
 
 
 def _unknown_label(true: set[str], predicted: set[str]) -> str | None:

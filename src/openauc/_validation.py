@@ -103,17 +103,23 @@ def as_labels(name: str, values: ArrayLike) -> NDArray[Any]:
     if array.dtype.kind == "f" or array.dtype == np.uint64:
         wide = array.astype(np.float64)
         bad = ~(np.abs(wide) < 2.0**63) | (wide != np.floor(wide))
+        if np.isnan(wide).any():  # pandas makes floats of integers with gaps
+            raise ValueError(_missing(name, int(np.argmax(np.isnan(wide)))))
         if bad.any():
             raise ValueError(f"{name} contains {array[bad][0]}; class labels are integers or strings.")
     # Native integers of four or eight bytes, whatever the file or the machine that made them.
     return array.astype(np.int32 if array.dtype.itemsize < 8 and array.dtype.kind == "i" else np.int64, copy=False)
 
 
+def _missing(name: str, row: int) -> str:
+    return f"{name} is missing for sample {row}; every sample needs a label."
+
+
 def _labels_from_objects(name: str, array: NDArray[Any]) -> NDArray[Any]:
     values = array.tolist()
     for row, value in enumerate(values):
         if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
-            raise ValueError(f"{name} is missing for sample {row}; every sample needs a label.")
+            raise ValueError(_missing(name, row))
     if all(isinstance(value, (int, np.integer)) for value in values):
         return np.asarray(values, dtype=np.int64)
     try:

@@ -375,6 +375,19 @@ def test_a_work_folder_is_kept_and_only_new_shards_are_read(log: Path, tmp_path:
     assert found.evaluation == evaluate(*all_of(log), level=None)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_probabilities_by_class(tmp_path: Path, suffix: str) -> None:
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.ones(3), 60).round(6)
+    y_true = rng.integers(-1, 3, 60)
+    for shard in range(3):
+        rows = slice(20 * shard, 20 * shard + 20)
+        columns = {"y_true": y_true[rows], **{f"p_{c}": probabilities[rows, c] for c in range(3)}}
+        write_columns(tmp_path / f"{shard}.{suffix}", {"note": ["x"] * 20, **columns})
+    found = evaluate_shards(find_shards(tmp_path), Plan(names=ColumnNames(probability_columns="p_*")), level=None)
+    assert found.evaluation == evaluate(*Predictions.from_probabilities(y_true, probabilities), level=None)
+
+
 def test_other_plans_have_other_counts(log: Path, tmp_path: Path) -> None:
     for plan in (Plan(), Plan(names=ColumnNames(lower_is_unknown=True)), Plan(by=("day",))):
         paths: list[str] = []

@@ -16,10 +16,10 @@ from typer import Argument, Option
 
 from openauc._columns import Columns, read_about, read_columns
 from openauc._files import add_inputs, write_text
-from openauc._validation import UNKNOWN, Label, as_labels, check_fraction, is_label, named, read_label
+from openauc._validation import as_labels, check_fraction, read_label
 from openauc.commands.predictions import (
     FILE_HELP,
-    ColumnOptions,
+    FileOptions,
     Json,
     Level,
     Replicates,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")  # in the table of slices
 DECISION = "prediction"  # column of decisions, as `openauc predict` writes it: a class, or unknown
-_MOST_NAMED = 6
 _at_scale = partial(Option, rich_help_panel="At scale")  # for many or large files
 
 
@@ -61,9 +60,6 @@ def evaluate(
     level: Level = 0.95,
     max_ofpr: Annotated[float | None, Option(help="Add partial OpenAUC up to this share of unknown accepted.")] = None,
     min_ofpr: Annotated[float, Option(help="Lower end of that range.")] = 0.0,
-    unseen_unknown: Annotated[
-        bool, Option("--unseen-unknown", help="Classes never predicted are unknown too.")
-    ] = False,
     acceptance: Annotated[
         float | None,
         Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
@@ -85,7 +81,7 @@ def evaluate(
         Path | None, _at_scale(metavar="DIR", help="Keep the counts of finished shards here, for the next time.")
     ] = None,
     skip_bad: Annotated[bool, _at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
-    columns: ColumnOptions = ColumnOptions(),
+    columns: FileOptions = FileOptions(),
 ) -> None:
     """Every metric of one or more files of predictions, with interval, direction and threshold.
 
@@ -101,7 +97,12 @@ def evaluate(
     if any(asked) or any(map(_is_at_scale, files)):
         from openauc.shards import Plan
 
-        refused = {"legacy": legacy, "report": report, "unseen-unknown": unseen_unknown, "acceptance": acceptance}
+        refused = {
+            "legacy": legacy,
+            "report": report,
+            "unseen-unknown": columns.unseen_unknown,
+            "acceptance": acceptance,
+        }
         for option in (name for name, given in refused.items() if given not in (None, False)):
             takes = "single files of moderate size, without the options for files at scale"
             raise ValueError(f"--{option} needs all samples in memory; it takes {takes}.")
@@ -115,9 +116,7 @@ def evaluate(
                 _show_sharded(found, labels, title)
     else:
         read = {path: read_columns(path) for path in map(Path, files)}
-        models = {path: columns.load(path, found) for path, found in read.items()}
-        label = columns.unknown_label_of(*models.values())
-        models = {path: _with_unseen(model, path, label, unseen_unknown) for path, model in models.items()}
+        models, label = columns.load_all(read)
         for path, predictions in models.items():
             about: dict[str, Any] = {}
             decisions = None if columns.pred_column == DECISION else _decisions(read[path], predictions)
@@ -149,27 +148,6 @@ def evaluate(
         )
         write_text(report, page)
         say(f"wrote {report}", err=True)
-
-
-def _with_unseen(predictions: Predictions, path: Path, label: Label, declared: bool) -> Predictions:
-    """Make classes that are never predicted unknown, if ``declared``; else print a hint that names them."""
-    import numpy as np
-
-    marks = {str(label), str(UNKNOWN)}
-    classes = set(predictions.y_true.tolist()) - set(predictions.y_pred.tolist())  # sets: sorting names is slow
-    names = sorted(name for name in classes if str(name) not in marks)
-    if not names:
-        return predictions
-    unseen = np.isin(predictions.y_true, names)
-    if declared:
-        mark: Any = str(label) if predictions.y_true.dtype.kind == "U" else label
-        return predictions._replace(y_true=np.where(unseen, mark, predictions.y_true))
-    seen = f"Never predicted in {path}: {named(names, _MOST_NAMED)} ({int(unseen.sum()):,} of {len(unseen):,} samples)."
-    hint = f"{seen} If the model does not know these classes, their samples are unknown: add --unseen-unknown."
-    if not is_label(predictions.y_true, label).any():
-        raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
-    say(f"hint: {hint}", err=True)
-    return predictions
 
 
 def _decisions(columns: Columns, predictions: Predictions) -> NDArray[Any] | None:

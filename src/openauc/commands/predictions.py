@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from rich.text import Text
 from typer import Argument, Option
 
 from openauc._columns import ColumnNames, Columns, means_unknown
 from openauc._files import write_text
 from openauc._trial_files import THRESHOLD, VALIDATION
-from openauc._validation import UNKNOWN, Label, check_choice, read_label
+from openauc._validation import UNKNOWN, Label, check_choice, is_label, named, read_label
 from openauc.audit import Audit
 from openauc.audit import audit as audit_triple
 from openauc.commands.terminal import bounds_text, p_text, say, say_wrapped, show
@@ -31,6 +32,7 @@ from openauc.verdict import Verdict
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
 TARGET_HELP = "known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
 COST_HELP = "Of target cost, repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, unknown_share=X."
+_MOST_NAMED = 6
 Json = Annotated[str | None, Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")]
 Level = Annotated[float, Option(help="Level of the intervals.")]
 Seed = Annotated[int, Option(min=0, help="Seed of bootstrap and permutations.")]
@@ -49,15 +51,46 @@ class ColumnOptions:
         bool, Option("--lower-is-unknown", help="The score is a confidence: lower = more unknown.")
     ] = False
 
+
+@dataclass(frozen=True)
+class FileOptions(ColumnOptions):
+    """How files of predictions are read, with what a query cannot do; each field is an option."""
+
+    probability_columns: Annotated[
+        str | None,
+        Option(
+            metavar="PATTERN",
+            help="Columns with the probability of each class, such as 'prob_*', where * stands for the class.",
+        ),
+    ] = None
+    logit_columns: Annotated[
+        str | None, Option(metavar="PATTERN", help="The same for logits; without it, logits or 'logit_*'.")
+    ] = None
+    unseen_unknown: Annotated[bool, Option("--unseen-unknown", help="Classes never predicted are unknown too.")] = False
+
     @property
     def names(self) -> ColumnNames:
-        return ColumnNames(self.label_column, self.pred_column, self.score_column, self.lower_is_unknown)
+        return ColumnNames(*(getattr(self, name) for name in ColumnNames._fields))
 
-    def load(self, file: Path, columns: Columns | None = None) -> Predictions:
-        """The samples of a file, or of its columns if they were read already; an error names the options to add."""
-        found = read_columns(file) if columns is None else columns
+    def load(self, file: Path) -> tuple[Predictions, Label]:
+        """The samples of a file, and the label of unknown ones."""
+        models, label = self.load_all([file])
+        return models[file], label
+
+    def load_all(self, files: Iterable[Path] | Mapping[Path, Columns]) -> tuple[dict[Path, Predictions], Label]:
+        """The samples of files, whose columns may be given, and the label of unknown ones."""
+        read = files if isinstance(files, Mapping) else {file: read_columns(file) for file in files}
+        models = {file: self._load(file, columns) for file, columns in read.items()}
+        true, predicted = ({x for model in models.values() for x in set(model[i].tolist())} for i in range(2))
+        label = self._unknown_label(*({str(x) for x in labels} for labels in (true, predicted)))
+        # Sets, as sorting names is slow.
+        unseen = sorted(x for x in true - predicted if str(x) not in (str(label), str(UNKNOWN)))
+        return {file: self._with_unseen(model, file, label, unseen) for file, model in models.items()}, label
+
+    def _load(self, file: Path, columns: Columns) -> Predictions:
+        """The samples in the columns of a file; an error names the options to add."""
         try:
-            predictions = Predictions.from_columns(found, self.names, path=file)
+            predictions = Predictions.from_columns(columns, self.names, path=file)
         except MissingColumns as error:
             words: list[str] = []
             for name, value in error.guess.items():
@@ -70,10 +103,9 @@ class ColumnOptions:
             raise ValueError(f"{file} holds no sample, only the names of its columns; expected one row per sample.")
         return predictions
 
-    def unknown_label_of(self, *models: Predictions) -> Label:
+    def _unknown_label(self, true: set[str], predicted: set[str]) -> Label:
         """The label that marks unknown samples: the option or, if no label is -1, the usual word for it."""
         label = read_label(self.unknown_label)
-        true, predicted = ({str(x) for model in models for x in set(model[i].tolist())} for i in range(2))
         words = {word for word in true - predicted if means_unknown(word)}
         if label != UNKNOWN or str(UNKNOWN) in true or len(words) != 1:
             return label
@@ -81,15 +113,32 @@ class ColumnOptions:
         say(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
         return word
 
+    def _with_unseen(self, predictions: Predictions, file: Path, label: Label, names: list[Any]) -> Predictions:
+        """Make classes that are never predicted unknown, if the option says so; else print a hint that names them."""
+        unseen = np.isin(predictions.y_true, names)
+        if not unseen.any():
+            return predictions
+        if self.unseen_unknown:
+            mark: Any = str(label) if predictions.y_true.dtype.kind == "U" else label
+            return predictions._replace(y_true=np.where(unseen, mark, predictions.y_true))
+        number = f"{int(unseen.sum()):,} of {len(unseen):,} samples"
+        seen = f"Never predicted in {file}: {named(names, _MOST_NAMED)} ({number})."
+        hint = f"{seen} If the model does not know these classes, their samples are unknown: add --unseen-unknown."
+        if not is_label(predictions.y_true, label).any():
+            raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
+        say(f"hint: {hint}", err=True)
+        return predictions
+
 
 def takes_columns(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of :class:`ColumnOptions` as options, in place of its argument ``columns``."""
-    own, options = (dict(signature(function, eval_str=True).parameters) for function in (command, ColumnOptions))
-    del own["columns"]
+    """The command with the fields of its argument ``columns``, :class:`ColumnOptions`, as options in place of it."""
+    own = dict(signature(command, eval_str=True).parameters)
+    made = own.pop("columns").annotation
+    options = dict(signature(made, eval_str=True).parameters)
 
     @wraps(command)
     def with_options(**values: Any) -> None:
-        columns = ColumnOptions(**{name: values.pop(name) for name in options})
+        columns = made(**{name: values.pop(name) for name in options})
         command(**values, columns=columns)
 
     with_options.__signature__ = Signature([*own.values(), *options.values()])  # type: ignore[attr-defined]
@@ -105,21 +154,21 @@ def compare(
     level: Level = 0.95,
     replicates: Replicates = 2000,
     seed: Seed = 0,
-    columns: ColumnOptions = ColumnOptions(),
+    columns: FileOptions = FileOptions(),
 ) -> None:
     """Paired differences of two or more models on the same samples, with interval and p-value."""
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
-    models = [columns.load(file) for file in files]
+    models, label = columns.load_all(files)
     comparison = compare_triples(
-        *models,
+        *models.values(),
         names=names,
         metrics=metric or ("openauc", "auroc", "closed_set_accuracy"),
         baseline=by_path.get(baseline, baseline) if baseline is not None else None,
         level=level,
         rng=seed,
         n_replicates=replicates,
-        unknown_label=columns.unknown_label_of(*models),
+        unknown_label=label,
     )
     if json_out != "-":
         _show_comparison(comparison)
@@ -131,11 +180,10 @@ def audit(
     file: Annotated[Path, Argument(metavar="FILE", help=FILE_HELP)],
     threshold: Annotated[float | None, Option(help="Threshold of the constructions.")] = None,
     json_out: Json = None,
-    columns: ColumnOptions = ColumnOptions(),
+    columns: FileOptions = FileOptions(),
 ) -> None:
     """The paper's argument on your predictions: worse models that common metrics do not punish."""
-    predictions = columns.load(file)
-    label = columns.unknown_label_of(predictions)
+    predictions, label = columns.load(file)
     result = audit_triple(*predictions, threshold=threshold, unknown_label=label)
     if json_out != "-":
         _show_audit(result)
@@ -151,7 +199,7 @@ def threshold(
     ] = None,
     cost: Annotated[list[str] | None, Option(help=COST_HELP)] = None,
     json_out: Json = None,
-    columns: ColumnOptions = ColumnOptions(),
+    columns: FileOptions = FileOptions(),
 ) -> None:
     """Choose a rejection threshold on a file of validation predictions, or on the validation part of a training.
 
@@ -165,14 +213,14 @@ def threshold(
         unseen = "samples that neither training nor test has seen, or name a file of such predictions"
         remedy = f"train with --validation 0.1, say, to choose on {unseen}"
         raise ValueError(f"{run} has no predictions of a validation part; {remedy}.")
-    predictions = columns.load(file if run is None else run / VALIDATION)
+    predictions, label = columns.load(file if run is None else run / VALIDATION)
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]
         value=_number("--target", target) if share else None,
         confidence=confidence,
         costs=read_costs(cost),
-        unknown_label=columns.unknown_label_of(predictions),
+        unknown_label=label,
     )
     if json_out != "-":
         _show_point(point, flipped=columns.lower_is_unknown)

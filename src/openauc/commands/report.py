@@ -13,7 +13,7 @@ from openauc._columns import read_columns
 from openauc._files import is_stream, parse_json, write_text
 from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
-from openauc.commands.predictions import ColumnOptions, Level, Seed, model_names, takes_columns
+from openauc.commands.predictions import FileOptions, Level, Seed, model_names, takes_columns
 from openauc.commands.terminal import say
 from openauc.features.classifier.tables import is_model
 
@@ -38,7 +38,7 @@ def report(
     ] = None,
     replicates: Annotated[int | None, Option(help="Bootstrap replicates; 2,000 by default.")] = None,
     seed: Seed = 0,
-    columns: ColumnOptions = ColumnOptions(),
+    columns: FileOptions = FileOptions(),
 ) -> None:
     """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
 
@@ -60,13 +60,13 @@ def report(
     else:
         target = out or Path(REPORT)
         files = dict(zip(model_names(sources), sources, strict=True))
-        models = {name: columns.load(file) for name, file in files.items()}
+        models, label = columns.load_all(sources)
         page = predictions_report(
-            models,
+            {name: models[file] for name, file in files.items()},
             class_names=None if class_names is None else _read_names(class_names),
             origins=None if origin_column is None else {n: _origin(f, origin_column) for n, f in files.items()},
             level=level,
-            unknown_label=columns.unknown_label_of(*models.values()),
+            unknown_label=label,
             flipped=columns.lower_is_unknown,
             **options,
         )

@@ -32,8 +32,6 @@ BATCH_ROWS = 1 << 18  # samples of a Parquet file that are in memory at a time; 
 
 Slice = tuple[str | None, ...]  # a value for each column of slices, None where it is missing
 
-_LOGITS, _LOGIT_PREFIX = "logits", "logit_"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -76,7 +74,7 @@ class Plan:
         """
         found = [name for name in names if name in self.names[:3]]
         if len(found) < 3:
-            found += [_LOGITS] if _LOGITS in names else [name for name in names if name.startswith(_LOGIT_PREFIX)]
+            found += self.names.by_class(names)
         return found if self.names.label_column in found and len(found) > 1 else list(names)
 
     def predictions(self, columns: Columns, path: PathLike) -> Predictions:
