@@ -10,8 +10,14 @@ DEBIAN := chromium postgresql openjdk-17-jre-headless
 
 .PHONY: run test check docs speed clean
 
-run: $(FOR_RUN)  ## the main job: train and test all methods on the embedded digits, table in runs/digits
-	$(BIN)/openauc run digits --baseline ce_plus
+run: $(FOR_RUN)  ## a first look: all nine methods on the embedded digits, and "unknown" for a classifier
+	@mkdir -p runs
+	@$(BIN)/python examples/add_unknown.py >runs/unknown.txt & \
+		$(BIN)/openauc run digits --baseline ce_plus && wait $$! && cat runs/unknown.txt
+	@echo
+	@echo "open  runs/digits/report.html: the nine methods, with intervals"
+	@echo "try   $(BIN)/openauc discover runs/unknown/model runs/unknown/later.parquet -o runs/unknown/groups"
+	@echo "read  README.md: which path is mine?"
 
 test: $(FOR_TESTS)  ## everything CI runs
 	$(MAKE) --jobs 2 --output-sync=target lint docs

@@ -548,3 +548,18 @@ def test_takes_one_predictions_object_or_three_arrays() -> None:
         audit(triple[0])
     with pytest.raises(TypeError, match="one Predictions that holds the three"):
         audit(triple[0], triple[1])
+
+
+def test_stories_say_what_the_metrics_did() -> None:
+    for construction in quiet_audit(*simulated()).constructions:
+        before, after = (f"{values['openauc']:.4f}" for values in (construction.before, construction.after))
+        assert f"{construction.n_exchanges:,} " in construction.story
+        assert construction.story.endswith(f"from {before} to {after}.")
+        lines = construction.proof.splitlines()
+        assert [line.partition(":")[0] == "met" for line in lines[1:-1]] == [h for _, h in construction.conditions]
+
+
+def test_where_nothing_is_exchanged_the_story_says_why() -> None:
+    for construction in quiet_audit([0, 1, -1, -1], [0, 1, 0, 1], [0.1, 0.2, 0.8, 0.9]).constructions:
+        assert construction.story == construction.reaction
+        assert "not met:" in construction.proof

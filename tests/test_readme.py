@@ -4,6 +4,7 @@ import csv
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,15 @@ def test_files_it_points_to_exist() -> None:
     paths = [path for found in targets for path in found if path and not path.startswith(("http", "docs/_build"))]
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("beside_examples")
+def test_the_first_run_leaves_a_model_and_rows_to_discover() -> None:
+    program = [sys.executable, "examples/add_unknown.py"]
+    printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    shares = [float(share) for share in re.findall(r"([\d.]+)%$", printed, re.MULTILINE)]
+    assert len(shares) == 3
+    assert min(shares) > 90
+    (tried,) = re.findall(r'echo "try +\S+/openauc (.*)"', (ROOT / "Makefile").read_text())
+    assert "4 groups" in printed_by(f"openauc {tried}")

@@ -1,7 +1,9 @@
 """The paper's argument on your predictions: a worse model, made from yours, that a metric does not punish.
 
-Constructions I, II and III follow the proofs of Props 1, 2 and 3. A verdict of Table 1 is what a metric did on these
-samples, or "not shown".
+Three models are made by exchanging samples. In the first, unknown samples are accepted and the F-score stays. In the
+second, unknown samples are accepted and the normalized accuracy rises. In the third, wrong answers get the confident
+scores, and accuracy and AUROC stay. These are the constructions I, II and III, from the proofs of Props 1, 2 and 3. A
+verdict of Table 1 is what a metric did on these samples, or "not shown".
 """
 
 from __future__ import annotations
@@ -48,6 +50,41 @@ _TABLE_ROWS: Mapping[str, str] = {
 }
 
 
+_STORIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "Prop. 1": (
+        "Unknown samples get accepted. {n} rejected unknown samples trade places with as many known ones that were "
+        "accepted with a wrong class. Each class keeps its hits and its false alarms.",
+        {"unknown_tpr": "The share of unknown samples rejected", "macro_f_score": "The F-score"},
+    ),
+    "Prop. 2": (
+        "Unknown samples get accepted. {n} rejected unknown samples are accepted, and each time one known sample is "
+        "set right.",
+        {"unknown_tpr": "The share of unknown samples rejected", "normalized_accuracy": "Normalized accuracy"},
+    ),
+    "Prop. 3": (
+        "Wrong answers look sure. {n} known samples with a wrong class trade scores with correct ones, so that the "
+        "mistakes are accepted first.",
+        {"closed_set_accuracy": "Accuracy", "auroc": "AUROC"},
+    ),
+}
+"""What each construction exchanges, and the metrics that do not notice."""
+
+
+def _went(before: float, after: float) -> str:
+    old, new = f"{before:.4f}", f"{after:.4f}"
+    return f"stays at {new}" if old == new else f"{'falls' if after < before else 'rises'} from {old} to {new}"
+
+
+PROPERTIES: Mapping[str, str] = {
+    "P1": "falls when correct classes become wrong",
+    "P2": "falls when rejected unknown samples get accepted",
+    "P3": "keeps its value when only the threshold changes",
+    "P4": "is a single number",
+    "coupled": "falls when wrong answers get the confident scores; not in the paper's table",
+}
+"""What the columns of :meth:`Audit.table1` ask of a metric."""
+
+
 class Condition(NamedTuple):
     """Something a construction needs, with the numbers found, and whether it holds."""
 
@@ -60,7 +97,8 @@ class Construction:
     """A model made from the caller's by exchanging samples, and every metric before and after.
 
     ``complete``: every unknown sample is accepted (II: all but one; III: no misclassified known sample ranks above a
-    correct one). ``reaction`` says what OpenAUC did, ``curve`` is the new OSCR curve.
+    correct one). ``reaction`` says what OpenAUC did, ``curve`` is the new OSCR curve. ``story`` and ``proof`` tell it
+    in words.
     """
 
     name: str
@@ -75,6 +113,24 @@ class Construction:
     after: Mapping[str, float]
     reaction: str
     curve: Curve = field(repr=False)
+
+    @property
+    def story(self) -> str:
+        """What was exchanged, and what became of the metrics, in words."""
+        if not self.n_exchanges:
+            return self.reaction
+        told, shown = _STORIES[self.proposition]
+        values = {**shown, "openauc": "OpenAUC"}.items()
+        went = (f"{label} {_went(self.before[name], self.after[name])}" for name, label in values)
+        return f"{told.format(n=f'{self.n_exchanges:,}')} {'. '.join(went)}."
+
+    @property
+    def proof(self) -> str:
+        """What the proof of the proposition needs, and whether these samples have it."""
+        extent = "all that the proof asks for" if self.complete else "as many as these samples allow"
+        needs = (f"{'met' if holds else 'not met'}: {sentence}" for sentence, holds in self.conditions)
+        heading = f"{self.name} ({self.proposition}), threshold {self.threshold:.6g}, {self.n_exchanges:,} exchanges"
+        return "\n".join([f"{heading}, {extent}", *needs, self.reaction])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without arrays; an infinite threshold becomes the string "inf" or "-inf"."""

@@ -20,7 +20,7 @@ from openauc._columns import ColumnNames, Columns, means_unknown
 from openauc._files import write_text
 from openauc._trial_files import THRESHOLD, VALIDATION
 from openauc._validation import UNKNOWN, Label, check_choice, is_label, named, read_label
-from openauc.audit import Audit
+from openauc.audit import PROPERTIES, Audit
 from openauc.audit import audit as audit_triple
 from openauc.commands.terminal import bounds_text, p_text, say, say_wrapped, show
 from openauc.comparison import Comparison
@@ -299,6 +299,8 @@ def _show_audit(result: Audit) -> None:
     def change(before: float, after: float) -> Text:
         return Text(f"{before:.4f} → {after:.4f}", style="bold" if after >= before else "")
 
+    for construction in result.constructions:
+        say_wrapped(f"{construction.name}. {construction.story}\n")
     show(
         f"{result.n_known:,} known, {result.n_unknown:,} unknown samples: your model → the worse one built from it",
         ("metric", *(construction.name for construction in result.constructions)),
@@ -306,10 +308,8 @@ def _show_audit(result: Audit) -> None:
             (metric, *(change(c.before[metric], c.after[metric]) for c in result.constructions))
             for metric in result.constructions[0].before
         ),
-        "unchanged or better in bold: the metric does not notice",
+        "unchanged or better in bold: the metric does not notice\n",
     )
-    for construction in result.constructions:
-        say_wrapped(str(construction) + "\n")
     table1, marks = result.table1(), {"yes": "✓", "no": "✗", "not shown": "–"}
     answers = [item for row in table1.values() for item in row.items()]
     reasons = {f"– {column}: {verdict.because}" for column, verdict in answers if verdict.answer == "not shown"}
@@ -317,8 +317,11 @@ def _show_audit(result: Audit) -> None:
         "Table 1 of the paper, from these samples",
         ("metric", *next(iter(table1.values()))),
         ((metric, *(marks[verdict.answer] for verdict in row.values())) for metric, row in table1.items()),
-        "\n".join(sorted(reasons)),
+        "\n".join([f"{name}: {words}" for name, words in PROPERTIES.items()] + sorted(reasons)),
     )
+    say_wrapped("\nWhat the proofs need, and what these samples have", style="bold")
+    for construction in result.constructions:
+        say_wrapped(f"\n{construction.proof}")
 
 
 def _show_point(point: OperatingPoint, *, flipped: bool) -> None:
