@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import openauc
 from openauc import Predictions, evaluate
-from openauc.cli import app
+from openauc.cli import COMMANDS, app
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 TRIPLE = ([0, 1, 1, 0, -1, -1, -1], [0, 1, 0, 0, 1, 0, 1], [0.1, 0.6, 0.2, 0.3, 0.5, 0.9, 0.7])
@@ -244,6 +244,27 @@ def test_a_closing_tag_is_a_name_too(file: Path, monkeypatch: pytest.MonkeyPatch
     Predictions.of(labels, ["[/dim]", "[/dim]", "[red]"], [0.0, 1.0, 2.0]).save("names.npz")
     assert "no unknown sample" in run("evaluate", "names.npz", code=2)
     assert "3 known, 0 unknown" not in run("threshold", "names.npz", "--target", "known_acceptance=0.5")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_names_each_command_in_one_line_of_a_panel(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", width)
+    lines, group = run("--help").splitlines(), typer.main.get_command(app)
+    panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭")]
+    assert panels == ["Options", *COMMANDS]
+    for name, command in group.commands.items():
+        sentence = command.help.partition("\n\n")[0]
+        said = [line.strip("│ ").split(None, 1) for line in lines if line.startswith(f"│ {name} ")]
+        assert said == [[name, sentence]]
+    assert max(map(len, lines)) == width
+
+
+def test_the_shell_completes_names_of_commands() -> None:
+    asked = {"_OPENAUC_COMPLETE": "complete_bash", "COMP_WORDS": "openauc e", "COMP_CWORD": "1"}
+    command = [sys.executable, "-c", "import sys; sys.argv = ['openauc']; from openauc.cli import main; main()"]
+    names = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False).stdout
+    assert "--install-completion" in run("--help")
+    assert names.split() == ["embed", "extend", "evaluate"]
 
 
 def test_no_help_loses_its_brackets() -> None:

@@ -99,7 +99,3 @@ def test_newer_results_come_first(generated: ModuleType, tmp_path: Path) -> None
     for month in ("202512", "202611"):
         (tmp_path / f"digits_laptop_{month}.md").write_text(f"# Digits of {month}\n")
     assert re.findall(r"Digits of (\d+)", generated.overview(tmp_path)) == ["202611", "202512"]
-
-
-def test_citation_names_this_version() -> None:
-    assert f"\nversion: {openauc.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from openauc.features import OpenSetClassifier
     from openauc.streaming import Accumulator
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = ["METRICS", "SELECTIVE", "UNKNOWN", "Metric", "Predictions", "ScoreDirectionWarning", "make_scorer"]
 __all__ += ["Accumulator", "Audit", "Comparison", "Curve", "Evaluation", "Interval", "audit", "compare", "evaluate"]

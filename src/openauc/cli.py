@@ -35,12 +35,18 @@ from openauc.commands import (
 )
 from openauc.commands.terminal import say
 
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(evaluate.evaluate, predictions.compare, predictions.audit, predictions.threshold, sql.sql, train.train),
-    *(predict.predict, embed.embed, fit.fit, watch.watch, discover.discover, extend.extend),
-    compare_models.compare_models,
-    *(run.run, table.table, report.report, listing.list_),
-)
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Texts, images, embeddings": (
+        *(embed.embed, fit.fit, predict.predict),
+        *(discover.discover, extend.extend, compare_models.compare_models),
+    ),
+    "Predictions of any model": (
+        *(evaluate.evaluate, predictions.compare, predictions.threshold, predictions.audit, report.report),
+    ),
+    "A log or a warehouse": (watch.watch, sql.sql),
+    "Train and benchmark": (train.train, run.run, table.table, listing.list_),
+}
+"""Commands by what a user has; some read more than their panel says."""
 _OTHER_NAMES = {"n_replicates": "replicates", "rng": "seed"}  # arguments of functions that an option names otherwise
 _INPUTS = ("reference", "class_names", "weights", "encoder")  # options that name files to read; arguments always do
 _OUTPUTS = ("out", "json_out", "report", "onnx", "state")
@@ -110,14 +116,15 @@ def _with_options(message: str, command: Any) -> str:
 app = typer.Typer(
     name="openauc",
     cls=_Commands,
-    help="Open-set recognition: score predictions, compare models, choose a threshold, train, benchmark.",
+    help='Classifiers that can also say "I don\'t know": fit, measure, compare, watch.',
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for _function in COMMANDS:
-    app.command(_function.__name__.rstrip("_").replace("_", "-"), cls=_Command)(_function)
+for _panel, _functions in COMMANDS.items():
+    for _function in _functions:
+        _name = _function.__name__.rstrip("_").replace("_", "-")
+        app.command(_name, cls=_Command, rich_help_panel=_panel)(_function)
 
 
 @app.callback(invoke_without_command=True)

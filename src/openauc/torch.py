@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from openauc import _validation as check
 from openauc._validation import UNKNOWN
@@ -25,9 +23,11 @@ from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, WRONG, key_of_bits
 from openauc.streaming.rows import MANTISSA_BITS, bin_of, key_score
 
 try:
+    import torch
+    from torch import Tensor
     from torchmetrics import Metric
-except ImportError:
-    raise ImportError("openauc.torch needs torchmetrics: pip install 'openauc[torchmetrics]'.") from None
+except ImportError as error:
+    raise ImportError(f"openauc.torch needs {error.name}: pip install 'openauc[torchmetrics]'.") from None
 
 __all__ = ["AUROC", "ClosedSetAccuracy", "FPRAtTPR", "OpenAUC", "OpenSetMetric", "openauc_score"]
 

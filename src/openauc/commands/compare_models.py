@@ -28,10 +28,11 @@ def compare_models(
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
 ) -> None:
-    """Compare two models on rows with labels: what has become better and worse, class by class.
+    """Tell what is better and worse in a second model.
 
-    Where a model does not know the class of a row, rejecting the row is the right answer. A class has changed beyond
-    chance if McNemar's exact test, corrected for the number of classes (Holm), says so at 5 %.
+    Both are compared class by class, on rows with labels. Where a model does not know the class of a row, rejecting the
+    row is the right answer. A class has changed significantly if McNemar's exact test, corrected for the number of
+    classes (Holm), says so at 5 %.
 
     Example: openauc compare-models model model2 test.parquet
     """

@@ -42,7 +42,7 @@ def discover(
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
 ) -> None:
-    """Find groups among the rows that a model rejects: what is new, and which rows belong together.
+    """Find groups among the rows that a model rejects.
 
     FOLDER gets a page to look at the groups (review.html), a table to name them in (labels.csv, or label_studio.json
     for Label Studio), and the rejected rows (rows.parquet). `openauc extend` teaches the model what was named. If TABLE

@@ -39,13 +39,15 @@ def embed(
     method: MethodName = "openauc",
     set_: Settings = None,
 ) -> None:
-    """Embed texts or images with a frozen encoder; the same command again goes on where one was stopped.
+    """Turn texts or images into embeddings.
 
-    The file has all columns of SOURCE but pixels, and a column `embedding`. Of images in folders it has the file and,
-    as label, the folder it is in; of a protocol the class, or unknown.
+    The same command again goes on where one was stopped. The file has all columns of SOURCE but pixels, and a column
+    `embedding`. Of images in folders it has the file and, as label, the folder it is in; of a protocol the class, or
+    unknown.
 
     For a training that asks for code from elsewhere, --method and --set backbone name it.
     """
+    from openauc.encoders.base import need
     from openauc.encoders.inputs import open_items
     from openauc.encoders.output import parts_file, write_embeddings
     from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
@@ -54,6 +56,7 @@ def embed(
         raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz, as text is large and slow.")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
+    need("pyarrow", "`openauc embed`")
     run = Path(encoder) if Path(encoder).is_dir() else None
     opened = open_items(
         source,

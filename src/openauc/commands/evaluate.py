@@ -83,7 +83,7 @@ def evaluate(
     skip_bad: Annotated[bool, _at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
     columns: FileOptions = FileOptions(),
 ) -> None:
-    """Every metric of one or more files of predictions, with interval, direction and threshold.
+    """Compute every metric of predictions, with intervals.
 
     Where a file has decisions, in a column prediction as `openauc predict` writes it, they are judged first.
     """

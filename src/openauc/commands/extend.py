@@ -44,12 +44,12 @@ def extend(
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
 ) -> None:
-    """Teach a model new classes, or more rows of known ones, without the data it was fitted on.
+    """Teach a model new classes, without the data of its fit.
 
-    LABELS is the labels.csv of `openauc discover` with labels filled in, the one that its page saves, or an export of
-    Label Studio, as JSON or JSON-MIN. It may also be a table of embeddings, texts or images with labels. A line of a
-    row counts more than that of its group; rows without a label are left out. Without -o the model itself is changed,
-    and --undo takes that back.
+    It also learns from more rows of classes it knows. LABELS is the labels.csv of `openauc discover` with labels filled
+    in, the one that its page saves, or an export of Label Studio, as JSON or JSON-MIN. It may also be a table of
+    embeddings, texts or images with labels. A line of a row counts more than that of its group; rows without a label
+    are left out. Without -o the model itself is changed, and --undo takes that back.
 
     Example: openauc extend model groups/labels.csv -o model2
     """

@@ -66,10 +66,10 @@ def fit(
     ] = True,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print nothing but warnings.")] = False,
 ) -> None:
-    """Fit a classifier that answers "unknown" for samples of none of its classes; no unknown sample is needed.
+    """Fit a classifier that can also answer "unknown".
 
-    TABLE has a column of embeddings, as `openauc embed` writes it, or features in columns of numbers. Known classes are
-    held out in turn to choose and learn what tells unknown samples from known ones.
+    No unknown sample is needed. TABLE has a column of embeddings, as `openauc embed` writes it, or features in columns
+    of numbers. Known classes are held out in turn to choose and learn what tells unknown samples from known ones.
     """
     from openauc.features import OpenSetClassifier
 

@@ -34,7 +34,7 @@ def list_(
         str | None, Argument(help="methods, scores, encoders, protocols, recipes, backbones, metrics or benchmarks.")
     ] = None,
 ) -> None:
-    """List what there is to choose from, one line each."""
+    """List methods, scores, encoders, protocols and more."""
     for name in _COLUMNS if what is None else [check_choice("the list", what, _COLUMNS)]:
         show_list(_COLUMNS[name], _rows(name), width=200, title=name)
 

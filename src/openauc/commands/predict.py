@@ -63,7 +63,7 @@ def predict(
         bool, Option("--keep-formulas", help="Do not put ' before texts of a .csv that a spreadsheet would run.")
     ] = False,
 ) -> None:
-    """Label new samples, or predict a part of a training's data again.
+    """Give each row or image its class, or unknown.
 
     With a MODEL of `openauc fit`, texts and images are embedded first, by the encoder that the model was fitted on.
     The file has the columns of TABLE but its embeddings, and of each sample prediction

@@ -156,7 +156,7 @@ def compare(
     seed: Seed = 0,
     columns: FileOptions = FileOptions(),
 ) -> None:
-    """Paired differences of two or more models on the same samples, with interval and p-value."""
+    """Compare models on the same samples: differences, p-values."""
     names = model_names(files)
     by_path = {str(file): name for file, name in zip(files, names, strict=True)}
     models, label = columns.load_all(files)
@@ -182,7 +182,10 @@ def audit(
     json_out: Json = None,
     columns: FileOptions = FileOptions(),
 ) -> None:
-    """The paper's argument on your predictions: worse models that common metrics do not punish."""
+    """Find worse models that common metrics do not punish.
+
+    This is the paper's argument, on your predictions.
+    """
     predictions, label = columns.load(file)
     result = audit_triple(*predictions, threshold=threshold, unknown_label=label)
     if json_out != "-":
@@ -201,7 +204,9 @@ def threshold(
     json_out: Json = None,
     columns: FileOptions = FileOptions(),
 ) -> None:
-    """Choose a rejection threshold on a file of validation predictions, or on the validation part of a training.
+    """Choose a rejection threshold.
+
+    It is chosen on a file of validation predictions, or on the validation part of a training.
 
     Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
     """

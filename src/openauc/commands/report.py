@@ -40,9 +40,10 @@ def report(
     seed: Seed = 0,
     columns: FileOptions = FileOptions(),
 ) -> None:
-    """Write one HTML page that opens anywhere: curves, a threshold slider, the audit; or all results of a store.
+    """Write an HTML page on predictions, a model or a benchmark.
 
-    Of a model: what to expect of it, which scores it uses, how much to accept; with tables, how well it does on them.
+    Of predictions: curves, a threshold slider, the audit. Of a model: what to expect of it, which scores it uses, how
+    much to accept; with tables, how well it does on them.
     """
     from openauc.report import predictions_report, write_report
 

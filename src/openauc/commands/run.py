@@ -44,7 +44,7 @@ def run(
     set_: Annotated[list[str] | None, Option("--set", help="Option of the benchmark, key=value.")] = None,
     baseline: Annotated[str | None, Option(help="Method the table compares with.")] = None,
 ) -> None:
-    """Run a benchmark; the same command again does what is missing.
+    """Run a benchmark, or what is missing of it.
 
     Exit code 0 when all went well, 1 when trials failed, 130 when interrupted.
     """

@@ -21,6 +21,9 @@ def sql(
     by: Annotated[list[str] | None, Option(help="Column of slices, a row for each; repeatable.")] = None,
     columns: ColumnOptions = ColumnOptions(),
 ) -> None:
-    """Print a query for exact OpenAUC, AUROC, accuracy and FPR at 95 % TPR, computed in your database."""
+    """Print a query that computes OpenAUC in your database.
+
+    It also computes AUROC, closed-set accuracy and FPR at 95 % TPR; all are exact.
+    """
     names = {**asdict(columns), "unknown_label": read_label(columns.unknown_label)}
     print(f"{query(table, dialect=dialect, by=by or (), **names)};")

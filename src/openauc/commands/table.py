@@ -37,9 +37,10 @@ def table(
     only: Annotated[str | None, Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
     recompute: Annotated[bool, Option("--recompute", help="Compute metrics from stored predictions again.")] = False,
 ) -> None:
-    """Results of a store as a table: mean, deviation, interval, comparison, the paper's value.
+    """Show the results of a benchmark as a table.
 
-    A metric that was not stored is computed from the stored predictions; nothing is trained.
+    It has mean, deviation, interval, comparison and the paper's value. A metric that was not stored is computed from
+    the stored predictions; nothing is trained.
     """
     from openauc.bench.rendering import render
     from openauc.bench.selection import select

@@ -55,10 +55,10 @@ def train(
     data_root: DataRoot = None,
     tracker: Annotated[list[str] | None, Option(help="tensorboard, wandb or mlflow; repeatable.")] = None,
 ) -> None:
-    """Train a method on one split, then test it; the same command again resumes.
+    """Train a method on one split, then test it.
 
-    The folder then holds the spec, the log, the weights, the predictions and the result; `openauc table`, `report`,
-    `threshold` and `predict` read it.
+    The same command again resumes. The folder then holds the spec, the log, the weights, the predictions and the
+    result; `openauc table`, `report`, `threshold` and `predict` read it.
     """
     require_torch("training")
     from openauc.bench.runner import run_trial

@@ -51,10 +51,11 @@ def watch(
     seed: Annotated[int, Option(min=0, help="Seed of the numbers that break ties.")] = 0,
     fail_on_alarm: Annotated[bool, Option("--fail-on-alarm", help="Exit with code 1 after an alarm.")] = False,
 ) -> None:
-    """Has the share of rejected samples, the acceptance of a class or the distribution of scores changed?
+    """Tell whether what a model meets has changed.
 
-    STREAM needs no labels; once they come in, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, an
-    alarm is ever raised with probability --alpha at most, however long the stream is.
+    That is the share of rejected samples, the acceptance of each class, and the distribution of scores. STREAM needs no
+    labels; once they come in, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, an alarm is ever
+    raised with probability --alpha at most, however long the stream is.
     """
     from openauc.features import OpenSetClassifier
     from openauc.features.monitor.monitor import Monitor
