@@ -7,8 +7,8 @@ others are measured if DIR/venv is an environment that has them, which is made b
 
     python -m venv DIR/venv && DIR/venv/bin/pip install --no-deps -r benchmark/peers_requirements.txt
 
-and, for AutoIntent, which needs torch, `DIR/venv/bin/pip install -c constraints.txt torch`. It is measured on the first
-three splits of a row. All of it takes hours on one core.
+and, for AutoIntent, which needs torch, `DIR/venv/bin/pip install -c constraints.txt torch`. It takes minutes a
+fit and is measured on the first split of a row. All of it takes hours on one core.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from contenders import DATA
 from decisions import open_set
+from figures import BLUE, GREEN, GREY, ORANGE, look, save
 from loop_data import mean, save_arrays, table
 from peers_tools import OURS, TOOLS, logistic
 from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 from threadpoolctl import threadpool_limits
-from writing import write_results
+from writing import RESULTS, hardware_name, write_results
 
-from openauc import auroc_score, openauc_score
+from openauc import auroc_score, compare, openauc_score
 from openauc._files import write_text
 from openauc.bench.benchmarks.features import HEAD
 from openauc.bench.student import mean_interval, paired_p
 from openauc.bench.summary import _by_distinct_split
 from openauc.bench.trial import TrialSpec
 from openauc.comparison import holm
+from openauc.environment import environment
 from openauc.metrics.ranking import ScoreDirectionWarning
 from openauc.protocols import PROTOCOLS, OpenSetData
 from openauc.training.trained import load_data
@@ -62,6 +66,19 @@ DECIDED = {
 }
 TIMED = {"fit_seconds": "Seconds to fit", "rows_per_second": "Rows a second"}
 
+DRAWN = {
+    "cleanlab-features": ("cleanlab, features", ORANGE, "o"),
+    "cleanlab-pred-probs": ("cleanlab, pred_probs", ORANGE, "D"),
+    "pyod-knn": ("PyOD, KNN", GREEN, "o"),
+    "semantic-router": ("semantic-router", GREEN, "D"),
+    "crepes": ("crepes", GREY, "o"),
+    "mapie": ("MAPIE", GREY, "D"),
+    "max-softmax": ("largest probability", "#CC79A7", "o"),
+    "relative-mahalanobis": ("relative Mahalanobis", "#CC79A7", "D"),
+}
+"""Tools of the figure: name, colour and marker."""
+LEFT = -25.0  # end of the figure, in points of OpenAUC
+
 Array = Any
 Found = dict[str, Any]
 Results = Mapping[str, Mapping[str, Sequence[Found]]]
@@ -78,8 +95,29 @@ def measure(data: OpenSetData, names: Sequence[str], python: Path | None) -> dic
         save_arrays(given, X=X, y=y, X_test=np.asarray(data.test.images), C=np.array(strength))
         for interpreter, some in by_interpreter(names, python).items():
             answers |= ask(interpreter, some, given)
-    found = {name: figures(answers[name], data.test.labels) for name in names if name in answers}
-    return {name: one | {"C": strength} for name, one in found.items()}
+    found = {name: {"C": strength, **figures(answers[name], data.test.labels)} for name in names if name in answers}
+    for group in data.split.groups:
+        rows = data.test_rows(group)
+        for name, answer in part_of(answers, rows).items():
+            found[name].setdefault("groups", {})[group] = figures(answer, data.test.labels[rows])
+            if "score" in answer and "score" in answers.get(OURS, {}) and name != OURS:
+                found[name]["groups"][group] |= on_samples(answers, name, rows, data.test.labels)
+    return found
+
+
+def part_of(answers: Mapping[str, Found], rows: Array) -> dict[str, Found]:
+    """The same for some test rows."""
+    return {
+        name: {key: value[rows] if np.ndim(value) else value for key, value in answer.items()}
+        for name, answer in answers.items()
+    }
+
+
+def on_samples(answers: Mapping[str, Found], tool: str, rows: Array, y: Array) -> Found:
+    """Interval and p of OpenAUC of ours less that of the tool over the samples, for data with one split."""
+    triples = [(y[rows], *(answers[name][key][rows] for key in ("predicted", "score"))) for name in (OURS, tool)]
+    found = compare(*triples, metrics=["openauc"], names=("ours", "theirs")).differences[0]
+    return {"interval": list(found.interval), "p": found.p_value}
 
 
 def choose_strength(X: Array, y: Array) -> float:
@@ -173,7 +211,24 @@ def run(
             for name, file in files.items():
                 found = json.loads(file.read_text()) if file.is_file() else new.get(name, {"missing": "no environment"})
                 results[row][name].append({"split": split, **found})
-    return results
+    return {part: tools for row, found in results.items() for part, tools in by_group(row, found).items()}
+
+
+def by_group(row: str, tools: dict[str, list[Found]]) -> dict[str, dict[str, list[Found]]]:
+    """A row for each group of unknown classes, in place of the one of all of them, where there are groups."""
+    groups = dict.fromkeys(group for ones in tools.values() for one in ones for group in one.get("groups", ()))
+    if not groups:
+        return {row: tools}
+    return {
+        f"{row} {group}": {
+            name: [
+                {key: value for key, value in one.items() if key != "groups"} | one.get("groups", {}).get(group, {})
+                for one in ones
+            ]
+            for name, ones in tools.items()
+        }
+        for group in groups
+    }
 
 
 def find_python(work: Path) -> Path | None:
@@ -207,8 +262,10 @@ def differences(results: Results) -> dict[str, dict[str, Found]]:
             theirs = finished(results, row, tool)
             both = {(split, 0): mine[split]["openauc"] - theirs[split]["openauc"] for split in theirs if split in mine}
             if both and tool != OURS:
-                sample = _by_distinct_split(row, both)
+                sample = _by_distinct_split(row.split()[0], both)
                 interval, p = mean_interval(sample, 0.95), paired_p(sample)
+                if len(sample) == 1:  # over its samples
+                    interval, p = (theirs[min(theirs)].get(key) for key in ("interval", "p"))
                 every[row][tool] = {"difference": mean(sample), "n": len(sample), "interval": interval, "p": p}
         tested = [found for found in every[row].values() if found["p"] is not None]
         for found, p_holm in zip(tested, holm([found["p"] for found in tested]), strict=True):
@@ -217,7 +274,7 @@ def differences(results: Results) -> dict[str, dict[str, Found]]:
 
 
 def verdict(found: Found) -> int:
-    """1 if ours is ahead beyond chance, -1 if it is behind, else 0."""
+    """1 if ours is significantly ahead, -1 if it is behind, else 0."""
     return int(np.sign(found["difference"])) if found.get("p_holm", 1.0) < 0.05 else 0
 
 
@@ -227,9 +284,10 @@ def summary(every: Mapping[str, Mapping[str, Found]]) -> str:
     if not pairs:
         return "There is no peer to compare with."
     ahead, behind = (sum(verdict(found) == sign for *_, found in pairs) for sign in (1, -1))
+    higher = sum(found["difference"] > 0 for *_, found in pairs)
     told = (
-        f"Of {len(pairs)} comparisons of OpenAUC (peer by row), openauc is ahead beyond chance in {ahead} and behind "
-        f"beyond chance in {behind}; in {sum(found['difference'] > 0 for *_, found in pairs)} its mean is higher."
+        f"Of {len(pairs)} comparisons of OpenAUC (peer by row), openauc is significantly ahead in {ahead} "
+        f"(Holm-corrected p < 0.05), significantly behind in {behind}, and higher in {higher}."
     )
     nearest = [
         (row, *min(tools.items(), key=lambda item: item[1]["difference"])) for row, tools in every.items() if tools
@@ -266,8 +324,8 @@ def page(results: Results) -> str:
         "",
         "## OpenAUC of openauc less that of the tool",
         "",
-        "Means over distinct splits, with 95 % intervals and p of a paired t-test, corrected (Holm) for the tools of a "
-        "row. Bold: beyond chance.",
+        "Means over distinct splits, with 95 % intervals and p of a paired t-test, or of DeLong's test on the samples "
+        "where there is one split; corrected (Holm) for the tools of a row. Bold: significant.",
         "",
         *table(["tool", *results], [[name, *(gap(every[row].get(name)) for row in results)] for name in tools[1:]]),
     ]
@@ -299,6 +357,47 @@ def gap(found: Found | None) -> str:
     low, high = found["interval"]
     told = f"**{told}**" if verdict(found) else told
     return f"{told} [{100 * low:+.1f}, {100 * high:+.1f}], p {max(found['p_holm'], 1e-16):.2g}"
+
+
+def title(row: str) -> str:
+    name, _, group = row.partition(" ")
+    return f"{DATA[name]} {group}".strip()
+
+
+def draw(every: Mapping[str, Mapping[str, Found]], *, dark: bool) -> Any:
+    """OpenAUC of each tool less that of openauc, a row a data set, with 95 % intervals."""
+    rows = [row for row, tools in every.items() if tools]
+    ink = "#E6E6E6" if dark else "#222222"
+    with look() as pyplot:
+        figure = pyplot.figure(figsize=(7.2, 0.9 + 0.58 * len(rows)), layout="constrained")
+        figure.patch.set_alpha(0)
+        ax = figure.subplots()
+        ax.set_facecolor("none")
+        ax.axvline(0, color="#56B4E9" if dark else BLUE, linewidth=2.2, label="openauc")
+        for index, (tool, (name, color, marker)) in enumerate(DRAWN.items()):
+            shift = 0.76 * ((index + 0.5) / len(DRAWN) - 0.5)
+            for place, row in enumerate(rows):
+                if (found := every[row].get(tool)) is None:
+                    continue
+                value, y = -100 * found["difference"], place + shift
+                if found["interval"] is not None:
+                    ends = np.clip([-100 * bound for bound in found["interval"]], LEFT, None)
+                    ax.plot(ends, [y, y], color=color, linewidth=1.2, alpha=0.7)
+                ax.plot(max(value, LEFT), y, marker if value > LEFT else "<", color=color, markersize=4.2)
+            ax.plot([], [], marker, color=color, markersize=4.2, label=name)
+        for place in range(1, len(rows)):
+            ax.axhline(place - 0.5, color="#3A3A3A" if dark else "#E6E6E6", linewidth=0.7)
+        ax.set_yticks(range(len(rows)), [title(row) for row in rows])
+        ax.set_ylim(len(rows) - 0.5, -0.5)
+        ax.set_xlim(LEFT - 0.8, None)
+        ax.set_xlabel("OpenAUC less that of openauc (points; 95 % intervals; left is worse)")
+        for text in (ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()):
+            text.set_color(ink)
+        ax.grid(axis="y", visible=False)
+        if dark:
+            ax.grid(axis="x", color="#3A3A3A")
+        figure.legend(loc="outside upper center", ncols=3, frameon=False, labelcolor=ink, fontsize=8.5)
+        return figure
 
 
 def means(results: Results, name: str, key: str) -> list[str]:
@@ -336,6 +435,10 @@ def main() -> None:
             "results": results,
         }
         write_results("peers", content, text)
+        for dark in (False, True):
+            name = f"peers{'-dark' if dark else ''}_{hardware_name()}_{time.strftime('%Y%m')}"
+            about = f"peers.py, commit {environment()['commit']}"
+            save(draw(differences(results), dark=dark), RESULTS / name, about=about)
     else:
         print(text)
 

@@ -302,7 +302,7 @@ TOOLS = {
         "autointent",
         autointent,
         "found by its preset `classic-light`; without unknown rows to tune on, that may be none",
-        splits=3,
+        splits=1,
     ),
     "crepes": Tool("crepes", "crepes", crepes, "default: an empty set at confidence 0.95, a threshold for each class"),
     "mapie": Tool("mapie", "mapie.classification", mapie, "default: an empty set at confidence 0.9 (LAC)"),

@@ -138,7 +138,7 @@ def test_differences_are_paired_and_corrected():
     assert [peers.verdict(every[name]) for name in every] == [1, 0]
     text = peers.summary({"digits_pixels": every})
     assert "Of 2 comparisons" in text
-    assert "ahead beyond chance in 1 and behind beyond chance in 0; in 1 its mean is higher" in text
+    assert "significantly ahead in 1 (Holm-corrected p < 0.05), significantly behind in 0, and higher in 1." in text
     assert "digits_pixels vim -0.5" in text
 
 
@@ -146,6 +146,37 @@ def test_one_split_has_no_interval():
     every = peers.differences(results(openauc=[0.9], energy=[0.8]))["digits_pixels"]
     assert (every["energy"]["interval"], peers.verdict(every["energy"])) == (None, 0)
     assert peers.gap(every["energy"]) == "+10.0"
+
+
+def test_groups_of_unknown_classes_are_rows_with_intervals_over_samples():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, -1, -1], 30)
+    group = np.repeat(["known", "easy", "hard"], [60, 30, 30])
+    answers = {
+        name: {
+            "version": "1",
+            "predicted": np.where(y == 1, 1, 0),
+            "score": 0.01 * np.arange(120) + rng.normal(size=120) + far * (group == "easy"),
+            "rejected": np.zeros(120, bool),
+            "fit_seconds": 1.0,
+            "test_seconds": 1.0,
+        }
+        for name, far in (("openauc", 3.0), ("knn", 0.0))
+    }
+    rows = np.flatnonzero(np.isin(group, ["known", "easy"]))
+    one = peers.figures(peers.part_of(answers, rows)["knn"], y[rows])
+    one |= peers.on_samples(answers, "knn", rows, y)
+    ours = peers.figures(peers.part_of(answers, rows)["openauc"], y[rows])
+    found = [{"split": 0, "openauc": 0.1, "groups": {"easy": some}} for some in (ours, one)]
+    split = peers.by_group("cub_features", {"openauc": found[:1], "knn": found[1:]})
+    assert list(split) == ["cub_features easy"]
+    difference = peers.differences(split)["cub_features easy"]["knn"]
+    assert difference["difference"] == pytest.approx(ours["openauc"] - one["openauc"])
+    low, high = difference["interval"]
+    assert 0 < low < difference["difference"] < high
+    assert peers.verdict(difference) == 1
+    axes = peers.draw(peers.differences(split), dark=False).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["CUB easy"]
 
 
 def test_the_page_tells_all_tools():
