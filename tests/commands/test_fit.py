@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -263,11 +264,11 @@ def test_a_page_on_the_model_and_on_tables(fitted: tuple[Path, str], tmp_path: P
     run("report", folder / "model", folder / "test.parquet", "-o", page, "--replicates", 20)
     model, test = OpenSetClassifier.load(folder / "model"), read_columns(folder / "test.parquet")
     reached = evaluate(*model.predictions(test["embedding"], test["intent"]), level=None).openauc
-    assert f"On test, {folder / 'model'} reaches an OpenAUC of {100 * reached:.1f}\xa0%" in page.read_text()
+    assert f"On “test”, {folder / 'model'} reaches an OpenAUC of {100 * reached:.1f}\xa0%" in page.read_text()
     table(tmp_path / "more.parquet", 7, seed=2)
     tables = (folder / "test.parquet", tmp_path / "more.parquet")
     run("report", folder / "model", *tables, "-o", page, "--replicates", 20)
-    assert "On test and more, " in page.read_text()
+    assert "On “test and more”, " in page.read_text()
     assert "400 known and 160 unknown test samples" in page.read_text()
 
 
@@ -441,7 +442,31 @@ def test_the_page_begins_with_the_verdict(fitted: tuple[Path, str], drifted: Pat
     run("report", model, drifted, "-o", page, "--replicates", 20)
     text = page.read_text()
     first = text.index("<h1>")
-    assert text[first:].startswith(f"<h1>On drifted, {model} does not keep what it guarantees.</h1>")
+    assert text[first:].startswith(f"<h1>On “drifted”, “{model}” does not keep its guarantee")
     assert "FAILED" in text
     run("report", model, fitted[0] / "test.parquet", "-o", page, "--replicates", 20)
-    assert f"<h1>On test, {model} keeps what it guarantees.</h1>" in page.read_text()
+    assert f"<h1>On “test”, “{model}” keeps its guarantee and meets its forecast.</h1>" in page.read_text()
+
+
+def test_the_page_shows_texts_and_images_of_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([f"class {c}" for c in range(6)], 30)
+    X = (3 * np.repeat(np.eye(6, 8), 30, axis=0) + rng.normal(size=(180, 8))).astype(np.float32)
+    for row in range(180):
+        Image.new("RGB", (200, 100), (row, 9, 9)).save(tmp_path / f"{row}.png")
+    train, test = np.flatnonzero(y < "class 4"), np.flatnonzero((y >= "class 4") | (np.arange(180) % 3 == 0))
+    for name, rows in {"train": train, "test": test, "one": test[:50], "two": test[50:]}.items():
+        np.savez(tmp_path / f"{name}.npz", image=[f"{row}.png" for row in rows], embedding=X[rows], label=y[rows])
+    model, page = tmp_path / "model", tmp_path / "page.html"
+    run("fit", tmp_path / "train.npz", "-o", model, "-q", *QUICK)
+    found = []
+    for names in (["test"], ["one", "two"]):  # two tables are one
+        run("report", model, *(tmp_path / f"{name}.npz" for name in names), "-o", page, "--replicates", 20)
+        found += re.findall(r'<section id="examples">.*?(<h3>.*?)</section>', page.read_text(), re.S)
+    assert len(found) == 2
+    assert found[0] == found[1]
+    cards = re.findall(r'<li class="card"><img src="data:image/jpeg;base64,[^"]*" alt="(\d+).png"', found[0])
+    assert len(cards) == found[0].count('<li class="card">') > 12
+    assert set(map(int, cards)) <= set(test.tolist())
+    assert max(map(int, cards)) > test[50]
+    assert len(re.findall(r'<li><img src="data:image/jpeg', found[0])) == 3 * len(cards)

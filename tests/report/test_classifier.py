@@ -1,17 +1,21 @@
 """The report on a classifier, in a real browser."""
 
+import io
 import json
 import re
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from openauc import evaluate
 from openauc.features import OpenSetClassifier
 from openauc.features.classifier.rejector import EVIDENCE
 from openauc.report import classifier_report
+from openauc.verdict import Verdict, judge
 
 from .conftest import Open
 
@@ -55,7 +59,8 @@ def move_to(opened: Any, position: int) -> None:
 
 def test_opens_quietly_and_calls_nobody(page: str, open_page: Open) -> None:
     opened = open_page(page)
-    assert "runs/mine knows 8 classes" in opened.text("h1")
+    assert "“runs/mine” knows 8 classes" in opened.text("h1")
+    assert "Not checked yet." in opened.text(".lead")
     assert opened.page.locator("#evidence svg").count() == len(EVIDENCE)
     for width in (1280, 390):
         opened.page.set_viewport_size({"width": width, "height": 900})
@@ -133,7 +138,7 @@ def test_with_test_samples_the_evaluation_follows(classifier: OpenSetClassifier,
     X, y = samples(12, seed=1)
     html = classifier_report(classifier, name="mine", test=(X, y), test_name="a test", n_replicates=20)
     openauc = evaluate(*classifier.predictions(X, y), level=None).openauc
-    assert f"On a test, mine reaches an OpenAUC of {100 * openauc:.1f}\xa0%" in html
+    assert f"On “a test”, mine reaches an OpenAUC of {100 * openauc:.1f}\xa0%" in html
     opened = open_page(html)
     assert opened.complaints == []
     truth, answers = np.isin(y, classifier.classes_), classifier.predict(X)
@@ -175,15 +180,149 @@ def test_two_classes_have_nothing_to_compare(open_page: Open) -> None:
     assert opened.complaints == []
 
 
-def test_many_classes_leave_those_with_the_fewest_accepted(open_page: Open) -> None:
-    html = classifier_report(fitted(60, 8, rejector="knn"))
-    classes = data_in(html)["classifier"]["classes"]
-    assert len(classes["name"]) == 40
-    assert classes["in_use"] == sorted(classes["in_use"])
+def test_no_class_is_left_out(open_page: Open) -> None:
+    classifier = fitted(60, 8, rejector="knn")
+    classifier.calibration_classes_[classifier.calibration_classes_ == 7] = 8  # one class is never predicted
+    html = classifier_report(classifier)
     opened = open_page(html)
-    assert f"The 40 of {classes['n_classes']} classes" in opened.text("#accepted_note")
+    shown = opened.page.locator("#accepted tbody tr").all_inner_texts()
+    assert sorted(row.split("\t")[0] for row in shown) == sorted(map(str, classifier.classes_))
+    never = [row.split("\t") for row in shown if "never predicted" in row]
+    in_use = [float(row.split("\t")[3].removesuffix("\xa0%")) for row in shown[len(never) :]]
+    assert in_use == sorted(in_use)
+    assert [classifier.classes_[7], "0", "never predicted", "–"] in never
+    assert shown[: len(never)] == ["\t".join(row) for row in never]
+    assert "never predicted for them" in opened.text("#accepted_note")
     assert "The open-set score is knn alone." in opened.text("main")
     assert opened.complaints == []
+
+
+def table(opened: Any) -> list[list[str]]:
+    return [row.split("\t") for row in opened.page.locator("#trouble tbody tr").all_inner_texts()]
+
+
+def test_classes_are_sorted_by_trouble(classifier: OpenSetClassifier, open_page: Open) -> None:
+    X, y = samples(12, seed=1)
+    y[y == "class 3"] = "class 4"  # trouble
+    X, y = X[y != "class 5"], y[y != "class 5"]
+    rows = table(open_page(classifier_report(classifier, test=(X, y), n_replicates=20)))
+    assert sorted(row[0] for row in rows) == sorted(classifier.classes_)
+    answer, known = classifier.predict(X), np.isin(y, classifier.classes_)
+    shares = []
+    for name, right, *counts, _, known_taken, unknown_taken in rows:
+        its, taken = y == name, answer == name
+        n, rejected, wrong = map(int, counts)
+        assert n == its.sum()
+        assert rejected == (its & (answer == "unknown")).sum()
+        assert wrong == (its & ~taken & (answer != "unknown")).sum()
+        assert int(known_taken) == (taken & known & ~its).sum()
+        assert int(unknown_taken) == (taken & ~known).sum()
+        involved = (its | taken).sum()
+        assert right.strip() == (f"{100 * (its & taken).sum() / involved:.0f}\xa0%" if involved else "no row")
+        shares.append((its & taken).sum() / involved if involved else 2.0)
+    assert shares == sorted(shares)
+    assert {row[0]: row[5] for row in rows}["class 4"] == "class 3"
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "forecast", "said"),
+    [
+        ("kept", "kept", "keeps its guarantee and meets its forecast."),
+        ("kept", "better", "keeps its guarantee and is better than its forecast."),
+        ("kept", "failed", "keeps its guarantee but does not meet its forecast."),
+        ("failed", "kept", "does not keep its guarantee but meets its forecast."),
+        ("failed", "failed", "does not keep its guarantee and does not meet its forecast."),
+        ("kept", None, "keeps its guarantee."),
+        (None, None, "guarantees and forecasts nothing."),
+    ],
+)
+def test_the_verdict_is_on_top(
+    classifier: OpenSetClassifier, monkeypatch: pytest.MonkeyPatch, guarantee: str, forecast: str, said: str
+) -> None:
+    outcomes = {"known rows accepted": guarantee, "OpenAUC": forecast}
+
+    def judged(*columns: Any, **options: Any) -> Verdict:
+        found = judge(*columns, **options)
+        return replace(found, findings=tuple(one._replace(outcome=outcomes.get(one.name)) for one in found.findings))
+
+    monkeypatch.setattr("openauc.report.classifier.judge", judged)
+    html = classifier_report(classifier, name="mine", test=samples(12, seed=1), test_name="new rows", n_replicates=20)
+    assert html.partition("<h1>")[2].startswith(f"On “new rows”, “mine” {said}</h1>")
+
+
+def test_the_verdict_follows_the_rows(classifier: OpenSetClassifier) -> None:
+    X, y = samples(12, seed=1)
+    html = classifier_report(classifier, test=(X, y), n_replicates=20)
+    assert "“model” keeps its guarantee and" in html
+    assert "FAILED" not in html
+    html = classifier_report(classifier, test=(X + np.float32(9), y), n_replicates=20)
+    assert "“model” does not keep its guarantee" in html
+    assert "<strong>FAILED</strong>" in html
+
+
+def test_examples_are_rows_with_their_nearest_training_rows(open_page: Open) -> None:
+    X, y = samples(8)
+    texts = np.array([f"text {row} {EVIL}" for row in range(len(y))])
+    classifier = OpenSetClassifier(random_state=0, rejector="average").fit(X, y)
+    classifier.examples_ = classifier.examples_.named(texts)
+    new, truth = samples(12, seed=1)
+    captions = [f"new {row} {EVIL}" for row in range(len(truth))]
+    html = classifier_report(classifier, test=(new, truth), captions=captions, n_replicates=20)
+    assert EVIL not in html
+    opened = open_page(html)
+    assert opened.page.title() != "taken"
+    answer, known = classifier.predict(new), np.isin(truth, classifier.classes_)
+    rejected = answer == "unknown"
+    wanted = {
+        "Known rows that are rejected": known & rejected,
+        "Rows with the wrong class": known & ~rejected & (answer != truth),
+        "Unknown rows that are accepted": ~known & ~rejected,
+        "Unknown rows that are rejected": ~known & rejected,
+    }
+    headings = opened.page.locator("#examples h3").all_inner_texts()
+    assert [heading.partition(":")[0] for heading in headings] == list(wanted)
+    why = classifier.explain(new)
+    for heading, which in zip(headings, wanted.values(), strict=True):
+        n, shown = int(which.sum()), min(int(which.sum()), 12)
+        assert heading.endswith(f": {n or 'none'}" + (f", of which {shown} are shown" if n > shown else ""))
+        cards = opened.page.locator(f"#examples h3:has-text('{heading}') + ul > li").all_inner_texts()
+        assert len(cards) == shown
+        for card in cards:
+            row = int(card.split()[1])
+            assert which[row]
+            assert EVIL in card
+            fate = f"rejected: {why.sentence[row]}" if rejected[row] else f"taken for {answer[row]}"
+            assert f"Labelled {truth[row]}, {fate}." in card
+            for label, name in zip(why.nearest_labels[row], why.nearest_names[row], strict=True):
+                assert f"{label} {name}" in card
+    assert opened.complaints == []
+
+
+def test_examples_show_images(classifier: OpenSetClassifier, open_page: Open) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (32, 32), "red").save(file, "PNG")
+    asked: set[Any] = set()
+
+    def images(wanted: Any) -> dict[Any, bytes]:
+        asked.update(wanted)
+        return {key: file.getvalue() for key in wanted if str(key)[-1] != "3"}
+
+    opened = open_page(classifier_report(classifier, test=samples(12, seed=1), images=images, n_replicates=20))
+    rows = [key for key in asked if isinstance(key, int)]
+    assert opened.page.locator(".examples > li").count() == len(rows)
+    assert opened.page.locator(".examples > li > img").count() == sum(row % 10 != 3 for row in rows)
+    shown = set(opened.page.locator(".examples ul img").evaluate_all("all => all.map(image => image.alt)"))
+    assert shown == {key for key in asked if isinstance(key, str) and key[-1] != "3"}
+    assert opened.page.locator("img:not([alt])").count() == 0
+    drawn = opened.page.locator("img").first
+    assert drawn.evaluate("image => image.decode().then(() => image.naturalWidth)") == 32
+    assert opened.complaints == []
+    assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_captions_that_do_not_fit_are_refused(classifier: OpenSetClassifier) -> None:
+    with pytest.raises(ValueError, match="captions has 1 entries but X has 480"):
+        classifier_report(classifier, test=samples(12), captions=["one"], n_replicates=20)
 
 
 def test_thresholds_of_every_kind(classifier: OpenSetClassifier, open_page: Open) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from openauc._validation import UNKNOWN
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
 from openauc.commands.terminal import say, say_wrapped, show
+from openauc.commands.thumbnails import images_of, thumbnails
 from openauc.features.classifier import tables
 from openauc.features.classifier.labels import GROUP, LABEL, ROW, read_lines
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FILES = POOL, LABEL_STUDIO, PAGE, LABELS = "rows.parquet", "label_studio.json", "review.html", "labels.csv"
 _EXAMPLES = 3
-_THUMBNAILS, _SIDE = 12, 96  # images of a group that the page shows, and their pixels
+_THUMBNAILS = 12  # images of a group that the page shows
 _LONGEST = 32  # characters of words, and of names, in the table
 
 
@@ -89,20 +89,21 @@ def _write(out: Path, model: Path, classifier: OpenSetClassifier, table: Feature
     others = {name: values for name, values in tables.other_columns(table).items() if len(values) == n}
     numbers = {ROW: np.arange(n), GROUP: groups.labels}
     columns = {name: values[rows] for name, values in (numbers | others | numbers | features).items()}
-    captions, thumbnails = tables.captions(table), _thumbnails(table, groups)
+    central = {row for group in groups.groups for row in group.rows[:_THUMBNAILS].tolist()}
+    captions, images = tables.captions(table), thumbnails(images_of(table), central)
     page = groups_report(
         groups,
         name=str(model),
         classes=classifier.classes_.tolist(),
         unknown_label=classifier.unknown_label_,
         captions=captions,
-        images=thumbnails,
+        images=images,
         rows_name=POOL,
         model=str(model),
         folder=str(out),
         command=shlex.join(["openauc", *sys.argv[1:]]),
     )
-    kind = "image" if thumbnails and tables.named_like(table.columns, tables.TEXTS) is None else "text"
+    kind = "image" if images and tables.named_like(table.columns, tables.TEXTS) is None else "text"
     out.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         refuse_input(out / name)
@@ -147,42 +148,6 @@ def _tasks(groups: Groups, captions: NDArray[np.str_] | None, kind: str) -> list
         data = {kind: _called(row, captions), ROW: row, GROUP: group}
         tasks.append({"id": row, "data": data, "predictions": proposed if group >= 0 else []})
     return tasks
-
-
-def _thumbnails(table: FeatureTable, groups: Groups) -> dict[int, bytes]:
-    """Small images of the most central rows of each group, if the rows are images that can be read."""
-    wanted = {row for group in groups.groups for row in group.rows[:_THUMBNAILS].tolist()}
-    found = {}
-    for row, item in _images(table):
-        if row in wanted:
-            from openauc.encoders.base import as_images
-
-            try:
-                (image,) = as_images([item])
-            except (ValueError, OSError, ImportError):
-                continue
-            image.thumbnail((_SIDE, _SIDE))
-            image.save(content := io.BytesIO(), "JPEG")
-            found[row] = content.getvalue()
-    return found
-
-
-def _images(table: FeatureTable) -> Iterator[tuple[int, Any]]:
-    """The image of each row, or the path of its file; nothing for other rows."""
-    from openauc.encoders.inputs import open_items
-    from openauc.encoders.prepare import lacks_features
-    from openauc.encoders.registry import encoder_kind
-    from openauc.protocols.sources import IMAGE_SUFFIXES
-
-    if table.spec.encoder is not None and lacks_features(table.path, table.spec, table.features.shape[1]):
-        items = open_items(str(table.path), wanted=encoder_kind(table.spec.encoder))
-        yield from enumerate(items.read()) if items.kind == "image" else ()
-        return
-    name = tables.named_like(table.columns, tables.NAMES)
-    for row, cell in enumerate([] if name is None else table.columns[name].tolist()):
-        if Path(str(cell)).suffix.lower() in IMAGE_SUFFIXES:
-            beside = table.path.parent / cell
-            yield row, beside if beside.is_file() else Path(cell)
 
 
 def _show(classifier: OpenSetClassifier, table: FeatureTable, groups: Groups) -> None:

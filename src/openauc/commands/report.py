@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from typer import Argument, Option
 
 from openauc._columns import read_columns
@@ -15,7 +19,11 @@ from openauc._validation import check_choice
 from openauc.commands.predict import read_like_model
 from openauc.commands.predictions import FileOptions, Level, Seed, model_names, takes_columns
 from openauc.commands.terminal import say
-from openauc.features.classifier.tables import is_model
+from openauc.commands.thumbnails import image_files, images_of, thumbnails
+from openauc.features.classifier.tables import captions, is_model
+
+if TYPE_CHECKING:
+    from openauc.features.classifier.tables import FeatureTable
 
 REPORT = "report.html"
 SOURCES_HELP = "A store of `openauc run`; a model of `openauc fit`, and labelled tables to test it; or predictions."
@@ -77,8 +85,6 @@ def report(
 
 def _model_page(folder: Path, *tests: Path, label_column: str, **options: Any) -> str:
     """The page of a classifier, tested on all samples of some tables."""
-    import numpy as np
-
     from openauc.features import OpenSetClassifier
     from openauc.report import classifier_report
 
@@ -86,10 +92,33 @@ def _model_page(folder: Path, *tests: Path, label_column: str, **options: Any) -
     wanted = None if label_column == "y_true" else label_column  # y_true is among those looked for
     tables = [read_like_model(folder, classifier, file, label_column=wanted, embedding_column=None) for file in tests]
     if tables:
-        features, labels = ([getattr(one, part) for one in tables] for part in ("features", "labels"))
-        options["test"] = np.concatenate(features), np.concatenate(labels)
-    names = " and ".join(model_names(list(tests)))
-    return classifier_report(classifier, name=str(folder), test_name=names, **options)
+        options["test"] = (
+            np.concatenate([one.features for one in tables]),
+            np.concatenate([one.labels for one in tables]),
+        )
+        options["captions"] = np.concatenate([_captions(one) for one in tables])
+        options["images"] = partial(_images, tables)
+    return classifier_report(classifier, name=str(folder), test_name=" and ".join(model_names(list(tests))), **options)
+
+
+def _captions(table: FeatureTable) -> NDArray[np.object_]:
+    """Text, file name or id of each row, else its number."""
+    found, n = captions(table), len(table.features)
+    numbers = [f"row {row}" for row in range(n)]
+    return np.array(numbers if found is None or len(found) != n else found, dtype=object)
+
+
+def _images(tables: Sequence[FeatureTable], wanted: Collection[int | str]) -> dict[int | str, bytes]:
+    """Small images of rows, by their numbers in all tables, and of training rows, by their file names."""
+
+    def items() -> Iterator[tuple[int | str, Any]]:
+        start = 0
+        for table in tables:
+            yield from ((start + row, image) for row, image in images_of(table))
+            start += len(table.features)
+        yield from image_files((name for name in wanted if isinstance(name, str)), tables[0].path.parent).items()
+
+    return thumbnails(items(), wanted)
 
 
 def _read_names(file: Path) -> dict[str, str]:

@@ -71,7 +71,7 @@ def groups_report(
         "groups": [
             {
                 "rows": group.rows.tolist(),
-                "texts": [] if texts is None else [_cut(texts[row]) for row in rows],
+                "texts": [] if texts is None else [cut(texts[row]) for row in rows],
             }
             for group, rows in zip(groups.groups, shown, strict=True)
         ],
@@ -79,7 +79,7 @@ def groups_report(
         "letters": LETTERS,
         "classes": [str(label) for label in classes],
         "unknown": str(unknown_label),
-        "images": {row: _address(row, images[row]) for rows in shown for row in rows if row in images}
+        "images": {row: image_address(images[row], f"row {row}") for rows in shown for row in rows if row in images}
         if images
         else {},
     }
@@ -96,15 +96,16 @@ def groups_report(
     )
 
 
-def _cut(caption: Any) -> str:
-    """The text of a row; one letter more than is shown tells that it is longer."""
+def cut(caption: Any) -> str:
+    """The text of a row for a page; one letter more than is shown tells that it is longer."""
     return "" if is_empty(caption) else str(caption)[: LETTERS + 1]
 
 
-def _address(row: int, image: bytes) -> str:
+def image_address(image: bytes, of: str) -> str:
+    """A PNG or JPEG as the address of an image; ``of`` names its row in errors."""
     kind = next((kind for start, kind in _KINDS.items() if image.startswith(start)), None)
     if kind is None:
-        raise ValueError(f"the image of row {row} is neither PNG nor JPEG; convert it to one of them.")
+        raise ValueError(f"the image of {of} is neither PNG nor JPEG; convert it to one of them.")
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 

@@ -84,16 +84,18 @@
   });
 
   const { classes } = model;
-  const some = classes.n_classes > classes.name.length ? `The ${classes.name.length} of ${classes.n_classes} classes of which the fewest samples are accepted. ` : "";
-  $("accepted_note").textContent = `${some}Calibration samples by the class that is predicted for them; of few samples, shares are rough.`;
+  const never = classes.size.filter((size) => !size).length;
+  const told = never ? ` ${count(never)} ${never === 1 ? "class is" : "classes are"} never predicted for them.` : "";
+  $("accepted_note").textContent = `All ${count(classes.name.length)} classes, those that are accepted least first. Calibration samples by the class that is predicted for them; of few samples, shares are rough.${told}`;
   const updates = classes.name.map((name, i) => {
-    const row = $("accepted").tBodies[0].insertRow();
+    const row = $("accepted").tBodies[0].insertRow(), size = classes.size[i];
     cell(row, name, "name");
-    cell(row, count(classes.size[i]));
-    const set = bar(row);
-    cell(row, percent(classes.in_use[i]));
+    cell(row, count(size));
+    const set = size ? bar(row) : null;
+    if (!size) cell(row, "never predicted");
+    cell(row, size ? percent(classes.in_use[i]) : "–");
     if (model.per_class) cell(row, readable(classes.threshold[i]));
-    return () => set(classes.accepted[i][position] / classes.size[i]);
+    return () => set?.(classes.accepted[i][position] / size);
   });
 
   // --- moving ----------------------------------------------------------------------------------------------------
