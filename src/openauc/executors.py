@@ -49,6 +49,15 @@ interruption ends the run, as ``KeyboardInterrupt``.
 """
 
 
+def executor(jobs: int | None, ray: bool, ray_address: str | None, *, threads: int | None = None) -> Execute:
+    """What ``--jobs``, ``--ray`` and ``--ray-address`` ask for; ``threads`` are those of each process."""
+    if jobs is not None and (ray or ray_address is not None):
+        raise ValueError("--jobs is for processes of this machine; a Ray cluster takes as many shards as it has CPUs.")
+    if ray or ray_address is not None:
+        return ray_cluster(ray_address)
+    return in_process if jobs is None or jobs == 1 else process_pool(jobs, threads=threads)
+
+
 class Interrupted(Exception):
     """A task was stopped by a signal, which ends the whole run."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,12 @@ from typer import Argument, Exit, Option
 
 from openauc._trial_files import WEIGHTS
 from openauc.commands.progress import progress_bar
+from openauc.commands.shards import SHARDS_HELP, Jobs, OnRay, RayAddress, over_shards, refuse_at_scale
 from openauc.commands.terminal import say
 from openauc.commands.train import DataRoot, MethodName, Settings, SplitIndex, assignments, require_torch
+from openauc.executors import executor
 from openauc.protocols.base import Part
+from openauc.shards.paths import is_pattern
 
 if TYPE_CHECKING:
     from openauc.encoders import Encoder
@@ -21,11 +25,13 @@ SOURCE_HELP = "A folder of images, a .csv or .parquet file of texts, images or t
 
 
 def embed(
-    source: Annotated[str, Argument(metavar="SOURCE", help=SOURCE_HELP)],
+    source: Annotated[str, Argument(metavar="SOURCE", help=f"{SOURCE_HELP} {SHARDS_HELP}")],
     encoder: Annotated[
         str, Option("--encoder", "-e", help="See `openauc list encoders`, or the folder of a training.")
     ],
-    out: Annotated[Path, Option("--out", "-o", help="File to write: .parquet or .npz.")] = Path("features.parquet"),
+    out: Annotated[
+        str, Option("--out", "-o", help="File to write: .parquet or .npz; of shards, a folder.")
+    ] = "features.parquet",
     text_column: Annotated[str | None, Option(help="Column of the texts; else `text`, or a likely one.")] = None,
     split: SplitIndex = 0,
     part: Annotated[Part, Option(help="Part of a protocol.")] = "test",
@@ -34,16 +40,22 @@ def embed(
     device: Annotated[str | None, Option(help="Such as cpu, cuda or mps; else the fastest there is.")] = None,
     batch_size: Annotated[int | None, Option(min=1, help="Texts or images at a time.")] = None,
     skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Name and leave out rows and images that cannot be read.")
+        bool, Option("--skip-bad", help="Name and leave out rows, images and shards that cannot be read.")
     ] = False,
     method: MethodName = "openauc",
     set_: Settings = None,
+    jobs: Jobs = None,
+    ray: OnRay = False,
+    ray_address: RayAddress = None,
 ) -> None:
     """Turn texts or images into embeddings.
 
     The same command again goes on where one was stopped. The file has all columns of SOURCE but pixels, and a column
     `embedding`. Of images in folders it has the file and, as label, the folder it is in; of a protocol the class, or
     unknown.
+
+    Of shards, each has a Parquet file of its own in the folder OUT. A shard is embedded again only if it has changed,
+    or the encoder has.
 
     For a training that asks for code from elsewhere, --method and --set backbone name it.
     """
@@ -52,12 +64,23 @@ def embed(
     from openauc.encoders.output import parts_file, write_embeddings
     from openauc.encoders.registry import encoder_kind, get_encoder, refuse_other_kind
 
-    if out.suffix.lower() not in (".parquet", ".npz"):
-        raise ValueError(f"{out} has the suffix {out.suffix!r}; expected .parquet or .npz, as text is large and slow.")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {out}: the folder {out.parent} does not exist; create it first.")
     need("pyarrow", "`openauc embed`")
     run = Path(encoder) if Path(encoder).is_dir() else None
+    trusted = (method, str(assignments("--set", set_).get("backbone"))) if run else ()
+    if is_pattern(source):
+        from openauc.encoders.shards import Embedding
+
+        name, of_training = (os.path.abspath(run), _encoder_of) if run else (encoder, None)
+        step = Embedding(name, device, batch_size, text_column, skip_bad, trusted, of_training)
+        step.wanted()  # raises before the work
+        over_shards(source, step, out, executor(jobs, ray, ray_address), skip_bad=skip_bad)
+        return
+    refuse_at_scale(jobs=jobs, ray=ray, ray_address=ray_address)
+    file = Path(out)
+    if file.suffix.lower() not in (".parquet", ".npz"):
+        raise ValueError(f"{out} has the suffix {file.suffix!r}; expected .parquet or .npz, as text is large and slow.")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {out}: the folder {file.parent} does not exist; create it first.")
     opened = open_items(
         source,
         wanted="image" if run else encoder_kind(encoder),
@@ -72,13 +95,12 @@ def embed(
         network = get_encoder(encoder, device, kind=opened.kind, batch_size=batch_size)
     else:
         refuse_other_kind(encoder, "image", opened.kind)
-        trusted = {method, str(assignments("--set", set_).get("backbone"))}
         network = _encoder_of(run, device, batch_size, trusted)
     try:
         with progress_bar("texts" if opened.kind == "text" else "images") as on_progress:
-            skipped = write_embeddings(opened, network, out, skip_bad=skip_bad, on_progress=on_progress)
+            skipped = write_embeddings(opened, network, file, skip_bad=skip_bad, on_progress=on_progress)
     except KeyboardInterrupt:
-        say(f"stopped; the same command goes on with what is done, in {parts_file(out)}.", err=True)
+        say(f"stopped; the same command goes on with what is done, in {parts_file(file)}.", err=True)
         raise Exit(130) from None
     for sentence in skipped:
         say(f"skipped: {sentence}", err=True)

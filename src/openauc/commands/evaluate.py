@@ -33,6 +33,7 @@ from openauc.commands.progress import progress_bar
 from openauc.commands.terminal import bounds_text, say, show
 from openauc.evaluation import Evaluation
 from openauc.evaluation import evaluate as evaluate_triple
+from openauc.executors import executor
 from openauc.metrics.legacy import LegacyRow, explain
 from openauc.metrics.registry import standard_metrics
 from openauc.predictions import Predictions
@@ -41,7 +42,6 @@ from openauc.verdict import Guarantee, judge
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from openauc.executors import Execute
     from openauc.shards import Plan, ShardedEvaluation
 
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
@@ -107,7 +107,7 @@ def evaluate(
             takes = "single files of moderate size, without the options for files at scale"
             raise ValueError(f"--{option} needs all samples in memory; it takes {takes}.")
         plan = Plan(names=columns.names, unknown_label=label, by=tuple(by or ()), per_class=per_class)
-        reading = {"execute": _executor(jobs, ray, ray_address), "work": work, "skip_bad": skip_bad}
+        reading = {"execute": executor(jobs, ray, ray_address, threads=1), "work": work, "skip_bad": skip_bad}
         for sources in [files] if shards else [[file] for file in files]:
             found = _read_shards(sources, plan, {"metrics": metrics, **measuring, **reading}, quiet=quiet)
             title = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1} more"
@@ -175,16 +175,6 @@ def _is_at_scale(file: str) -> bool:
 
     large = file.lower().endswith(".parquet") and os.path.isfile(file) and os.path.getsize(file) > EXACT_BYTES
     return large or is_sharded(file)
-
-
-def _executor(jobs: int | None, ray: bool, ray_address: str | None) -> Execute:
-    from openauc.executors import in_process, process_pool, ray_cluster
-
-    if jobs is not None and (ray or ray_address is not None):
-        raise ValueError("--jobs is for processes of this machine; a Ray cluster takes as many shards as it has CPUs.")
-    if ray or ray_address is not None:
-        return ray_cluster(ray_address)
-    return in_process if jobs is None or jobs == 1 else process_pool(jobs, threads=1)
 
 
 def _read_shards(sources: list[str], plan: Plan, options: dict[str, Any], *, quiet: bool) -> ShardedEvaluation:

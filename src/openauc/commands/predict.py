@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import warnings
 from dataclasses import replace
@@ -18,26 +19,32 @@ from openauc.commands import train
 from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
 from openauc.commands.predictions import show_verdict
 from openauc.commands.progress import progress_bar
+from openauc.commands.shards import SHARDS_HELP, Jobs, OnRay, RayAddress, at_scale, over_shards, refuse_at_scale
 from openauc.commands.terminal import say
+from openauc.executors import executor
 from openauc.features.classifier import tables
 from openauc.features.classifier.tables import MODEL, FeatureTable, is_model
 from openauc.predictions import write_columns
 from openauc.protocols.base import Part
+from openauc.shards.paths import is_pattern
 from openauc.verdict import judge
 
 if TYPE_CHECKING:
+    from openauc.encoders.shards import Deciding
     from openauc.features.classifier.estimator import OpenSetClassifier
     from openauc.features.classifier.explanation import Explanation
 
 Precision = Literal["fp32", "bf16"]
 NEW_HELP = "For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file."
-_OUT = Path("predictions.csv")
+_OUT = "predictions.csv"
 
 
 def predict(
     run: Annotated[str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or a training, or a protocol.")],
-    new: Annotated[Path | None, Argument(metavar="[TABLE|IMAGES]", help=NEW_HELP)] = None,
-    out: Annotated[Path, Option("--out", "-o", help="File to write: .csv, .parquet or .npz.")] = _OUT,
+    new: Annotated[str | None, Argument(metavar="[TABLE|IMAGES]", help=f"{NEW_HELP} {SHARDS_HELP}")] = None,
+    out: Annotated[
+        str, Option("--out", "-o", help="File to write: .csv, .parquet or .npz; of shards, a folder.")
+    ] = _OUT,
     fdr: Annotated[
         float | None, Option(help="For MODEL, no threshold: of those called unknown, about this share is known.")
     ] = None,
@@ -62,6 +69,10 @@ def predict(
     keep_formulas: Annotated[
         bool, Option("--keep-formulas", help="Do not put ' before texts of a .csv that a spreadsheet would run.")
     ] = False,
+    jobs: Jobs = None,
+    ray: OnRay = False,
+    ray_address: RayAddress = None,
+    skip_bad: Annotated[bool, at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
 ) -> None:
     """Give each row or image its class, or unknown.
 
@@ -72,6 +83,9 @@ def predict(
     keeps its guarantee there. --explain adds the reason in words, the probability that the row is unknown (p_unknown),
     the nearest training rows, and what each score adds to open_score.
 
+    Of shards, each has a Parquet file of its own in the folder OUT. A shard is done again only if it has changed, or
+    the model has.
+
     With a RUN and IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies
     above the threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate`
     reads.
@@ -79,6 +93,16 @@ def predict(
     For published weights, name the PROTOCOL and say with --method, --split, --recipe and --set what they are of. For a
     RUN that asks for code from elsewhere, --method and --set backbone name it.
     """
+    if new is not None and is_pattern(new):
+        refused = {"fdr": fdr, "explain": explain or None, "unknown-share": unknown_share}
+        for option in (name for name, given in refused.items() if given is not None):
+            raise ValueError(f"--{option} needs all rows of a table at once; leave it out, or name a single file.")
+        if not is_model(Path(run)):
+            raise ValueError(f"{run} is not a model of `openauc fit`, which shards need; name a single file or folder.")
+        step = _deciding(run, label_column, embedding_column)
+        over_shards(new, step, out, executor(jobs, ray, ray_address), skip_bad=skip_bad)
+        return
+    refuse_at_scale(jobs=jobs, ray=ray, ray_address=ray_address, skip_bad=skip_bad)
     suffix_of(out)  # before the work
     if explain and fdr is not None:
         raise ValueError("--explain is about the decisions of the threshold, and --fdr decides without it; name one.")
@@ -91,10 +115,12 @@ def predict(
         from openauc.features import OpenSetClassifier
 
         classifier = OpenSetClassifier.load(folder)
-        table = read_like_model(folder, classifier, new, label_column=label_column, embedding_column=embedding_column)
+        table = read_like_model(
+            folder, classifier, Path(new), label_column=label_column, embedding_column=embedding_column
+        )
         explanation = classifier.explain(table.features, unknown_share=unknown_share) if explain else None
         title = f"{folder} on {new}"
-        _write_decisions(classifier, table, out, explanation, fdr=fdr, title=title, keep_formulas=keep_formulas)
+        _write_decisions(classifier, table, Path(out), explanation, fdr=fdr, title=title, keep_formulas=keep_formulas)
         return
     if explain:
         raise ValueError(
@@ -121,7 +147,7 @@ def predict(
         saved = SavedRun(folder, data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
         if new is not None:
             with progress_bar("images", enabled=main) as seen:
-                rows = saved.label(new, seen=seen)
+                rows = saved.label(Path(new), seen=seen)
             if main:
                 write_columns(out, rows, keep_formulas=keep_formulas)
                 unknown = int((rows["label"] == "unknown").sum())
@@ -136,6 +162,14 @@ def predict(
         extra = data.test_columns() if part == "test" else {}
         write_columns(out, {**predictions._asdict(), **extra}, keep_formulas=keep_formulas)
         say(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.")
+
+
+def _deciding(model: str, label_column: str | None, embedding_column: str | None) -> Deciding:
+    from openauc.encoders.shards import Deciding, model_mark
+    from openauc.features import OpenSetClassifier
+
+    OpenSetClassifier.load(model)  # raises before the work
+    return Deciding(os.path.abspath(model), model_mark(Path(model)), label_column, embedding_column)
 
 
 def _write_decisions(
@@ -185,6 +219,7 @@ def read_like_model(
 ) -> FeatureTable:
     """Read a table like the one a model was fitted on; texts and images are embedded."""
     from openauc.encoders.prepare import encode_like, lacks_features
+    from openauc.encoders.shards import check_like
 
     spec = classifier.table_spec_
     if embedding_column is None and lacks_features(file, spec, classifier.n_features_in_):
@@ -192,15 +227,10 @@ def read_like_model(
             table = encode_like(spec, folder, file, label_column=label_column, on_progress=on_progress)
     else:
         table = tables.read_table(file, embedding_column=embedding_column, label_column=label_column, like=spec)
-    if (width := table.features.shape[1]) != (fitted := classifier.n_features_in_):
-        found = f"{file} has {width} features for each sample, but {folder} was fitted on {fitted}"
-        raise ValueError(f"{found}; were they made by the same encoder?")
+    check_like(table, folder, classifier)
     if table.dropped:
         left_out = f"{file}: {table.dropped:,} rows have empty cells and are left out, as when {folder} was fitted."
         warnings.warn(left_out, stacklevel=2)
-    if None not in (spec.encoder, table.spec.encoder) and spec.encoder != table.spec.encoder:
-        found = f"{file} was embedded by {table.spec.encoder}, but {folder} was fitted on embeddings by {spec.encoder}"
-        warnings.warn(f"{found}; unless these are the same encoder, decisions mean nothing.", stacklevel=2)
     return table
 
 

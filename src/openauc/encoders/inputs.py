@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -108,21 +108,43 @@ def _table(path: Path, wanted: Kind | None, text_column: str | None, skip_bad: b
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     columns, pictures = read_table(path)
+    chosen = choose_cells(path, columns, pictures, wanted, text_column)
+    if chosen.hold == "image":
+        return Items("image", columns, lambda: _pictures(path, chosen.column))
+    return items_of_cells(path, columns, chosen, skip_bad=skip_bad)
+
+
+class Cells(NamedTuple):
+    """The column of a table that holds what to embed: texts, paths of images, or images."""
+
+    hold: Literal["text", "path", "image"]
+    column: str
+
+
+def choose_cells(path: Path, columns: Any, pictures: list[str], wanted: Kind | None, text_column: str | None) -> Cells:
+    """Which column of a table to embed; ``pictures`` are its columns of images, which ``columns`` lacks."""
     of_texts = text_column is not None or (wanted == "text" and (not pictures or bool(_usual(columns, _TEXTS))))
     if pictures and not of_texts:
-        return Items("image", columns, lambda: _pictures(path, pictures[0]))
+        return Cells("image", pictures[0])
     paths = [] if of_texts else _usual(columns, _PATHS)
     paths = [name for name in paths if _mostly(columns, name, lambda cell: Path(cell).suffix.lower() in IMAGE_SUFFIXES)]
-    name = paths[0] if paths else _text_column(path, columns, text_column)
-    cells = columns.column(name).to_pylist()
-    bad = dict(bad_texts(cells, f"{path}: column {name!r}"))
+    return Cells("path", paths[0]) if paths else Cells("text", _text_column(path, columns, text_column))
+
+
+def items_of_cells(path: Path, columns: Any, cells: Cells, *, skip_bad: bool, start: int = 0) -> Items:
+    """The texts of a table, or the images whose paths it holds; the table may be the rows from ``start`` on."""
+    name = cells.column
+    found = columns.column(name).to_pylist()
+    where = f"{path}, in the rows from {start:,} on" if start else str(path)
+    bad = dict(bad_texts(found, f"{where}: column {name!r}"))
     if bad and not skip_bad:
         raise next(iter(bad.values()))
     if bad:
-        columns = columns.filter([row not in bad for row in range(len(cells))])
-        cells = columns.column(name).to_pylist()
-    items = [EncodedImage(path.parent / cell) for cell in cells] if paths else cells
-    return Items("image" if paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
+        columns = columns.filter([row not in bad for row in range(len(found))])
+        found = columns.column(name).to_pylist()
+    of_paths = cells.hold == "path"
+    items = [EncodedImage(path.parent / cell) for cell in found] if of_paths else found
+    return Items("image" if of_paths else "text", columns, lambda: items, tuple(map(str, bad.values())))
 
 
 def read_table(path: Path) -> tuple[Any, list[str]]:
@@ -135,7 +157,7 @@ def read_table(path: Path) -> tuple[Any, list[str]]:
         return pyarrow.table(arrays, list(columns)), []
     with open_parquet(path) as file:
         schema = file.schema_arrow
-        pictures = [name for name in schema.names if is_image(schema.field(name).type)]
+        pictures = image_columns(schema)
         columns = file.read(columns=[name for name in schema.names if name not in pictures])
         if pictures and "file" not in columns.column_names:
             paths = file.read(columns=[f"{pictures[0]}.path"]).column(0).combine_chunks().field("path")
@@ -179,6 +201,11 @@ def is_text(kind: Any) -> bool:
     if types.is_dictionary(kind):
         kind = kind.value_type
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def image_columns(schema: Any) -> list[str]:
+    """Names of the columns of images."""
+    return [name for name in schema.names if is_image(schema.field(name).type)]
 
 
 def is_image(kind: Any) -> bool:

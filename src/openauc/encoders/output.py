@@ -10,6 +10,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +40,42 @@ def write_embeddings(
     images that cannot be read are left out; returns what is wrong with each row that was left out.
     """
     with open_finished(out, encoder) as finished:
-        keys, bad = _encode_all(items, encoder, finished, skip_bad, on_progress)
-        good = [row for row, key in enumerate(keys) if key not in bad]
-        if not good:
-            raise ValueError(f"none of the {len(keys):,} images can be read; the first: {bad[keys[0]]}")
-        columns = items.columns.take(good) if bad else items.columns
-        kept = [keys[row] for row in good]
+        columns, keys, skipped = _encode_all(items, encoder, finished, skip_bad, on_progress)
+        if not keys:
+            raise ValueError(f"none of the {len(items):,} images can be read; the first: {skipped[-len(items)]}")
         if out.suffix.lower() == ".npz":
-            write_columns(out, {**_arrays(columns), EMBEDDING: finished.take(kept)})
+            write_columns(out, {**_arrays(columns), EMBEDDING: finished.take(keys)})
         else:
-            _write_parquet(columns, encoder, finished, kept, out)
+            _write_parquet(columns, encoder, finished, keys, out)
         finished.keys.clear()
-    return [*items.skipped, *(bad[key] for key in keys if key in bad)]
+    return skipped
+
+
+def embed_table(items: Items, encoder: Encoder, *, skip_bad: bool = False) -> tuple[Any, list[str]]:
+    """The columns of items beside their embeddings, and what is wrong with each row that was left out."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        _create(database, about="")
+        finished = Finished(database, encoder.width)
+        columns, keys, skipped = _encode_all(items, encoder, finished, skip_bad, lambda count, total: None)
+        return with_embeddings(columns, finished.take(keys)), skipped
+
+
+def with_embeddings(columns: Any, features: Features) -> Any:
+    """An Arrow table with one more column."""
+    pyarrow, _ = import_pyarrow()
+    lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), features.shape[1])
+    return columns.append_column(EMBEDDING, lists)
+
+
+def about_embeddings(encoder: str, width: int) -> dict[str, str]:
+    """Metadata of a Parquet file of embeddings."""
+    return {"encoder": encoder, "width": str(width), "version": __version__}
 
 
 def _encode_all(
     items: Items, encoder: Encoder, finished: Finished, skip_bad: bool, on_progress: Callable[[int, int], object]
-) -> tuple[list[bytes], dict[bytes, str]]:
-    """The key of each item, and what is wrong with those whose features are not in ``finished`` now."""
+) -> tuple[Any, list[bytes], list[str]]:
+    """Columns and keys of the items whose features are in ``finished`` now, and what is wrong with the others."""
     keys: list[bytes] = []
     bad: dict[bytes, str] = {}
     waiting: dict[bytes, Any] = {}
@@ -85,7 +104,11 @@ def _encode_all(
     if waiting:
         encode()
     on_progress(len(items), len(items))
-    return keys, bad
+    skipped = [*items.skipped, *(bad[key] for key in keys if key in bad)]
+    if not bad:
+        return items.columns, keys, skipped
+    good = [key not in bad for key in keys]
+    return items.columns.filter(good), list(compress(keys, good)), skipped
 
 
 def _bad_images(images: Mapping[bytes, Any]) -> dict[bytes, str]:
@@ -145,9 +168,7 @@ def open_finished(out: Path, encoder: Encoder) -> Iterator[Finished]:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")  # until it is closed
             database.execute("BEGIN EXCLUSIVE")
             if database.execute("SELECT name FROM sqlite_master").fetchone() is None:
-                database.execute("CREATE TABLE features (key BLOB PRIMARY KEY, value BLOB)")
-                database.execute("CREATE TABLE about (json TEXT)")
-                database.execute("INSERT INTO about VALUES (?)", [about])
+                _create(database, about)
             database.commit()
             # A file that is not ours has no such table.
             (before,) = database.execute("SELECT json FROM about").fetchone()
@@ -167,17 +188,23 @@ def open_finished(out: Path, encoder: Encoder) -> Iterator[Finished]:
         raise ValueError(f"{file} {reason}; move it away, or write to another file.") from None
 
 
+def _create(database: sqlite3.Connection, about: str) -> None:
+    database.execute("CREATE TABLE features (key BLOB PRIMARY KEY, value BLOB)")
+    database.execute("CREATE TABLE about (json TEXT)")
+    database.execute("INSERT INTO about VALUES (?)", [about])
+
+
 def _write_parquet(columns: Any, encoder: Encoder, finished: Finished, keys: Sequence[bytes], out: Path) -> None:
     pyarrow, parquet = import_pyarrow()
-    about = {"openauc.encoder": encoder.name, "openauc.width": str(encoder.width), "openauc.version": __version__}
     schema = columns.schema.append(pyarrow.field(EMBEDDING, pyarrow.list_(pyarrow.float32(), encoder.width)))
-    schema = schema.with_metadata(about)
+    about = about_embeddings(encoder.name, encoder.width)
+    schema = schema.with_metadata({f"openauc.{key}": text for key, text in about.items()})
     group = _CHUNKS_PER_ROW_GROUP * CHUNK[encoder.kind]
     with atomic_write(out) as file, parquet.ParquetWriter(file, schema, use_dictionary=columns.column_names) as writer:
         for start in range(0, len(keys), group):
             features = finished.take(keys[start : start + group])
-            lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), encoder.width)
-            writer.write_table(pyarrow.table([*columns.slice(start, group).columns, lists], schema=schema))
+            part = with_embeddings(columns.slice(start, group), features)
+            writer.write_table(part.replace_schema_metadata(schema.metadata))
 
 
 def _arrays(columns: Any) -> dict[str, NDArray[Any]]:

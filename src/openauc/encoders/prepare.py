@@ -42,9 +42,15 @@ def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
     suffix = file.suffix.lower()
     if file.is_dir() or suffix in IMAGE_SUFFIXES:
         return True
-    if suffix not in (".csv", ".parquet") or not file.is_file() or len(like.features) > 1:
+    if suffix not in (".csv", ".parquet") or not file.is_file():
         return False
-    schema = _schema(file)
+    return holds_items(_schema(file), like, width)
+
+
+def holds_items(schema: Any, like: tables.TableSpec, width: int) -> bool:
+    """Whether a table with this Arrow schema holds texts or images, and no ``width`` features."""
+    if len(like.features) > 1:
+        return False
     kinds = [schema.field(name).type for name in schema.names]
     types = import_pyarrow()[0].types
     lists = any(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) for kind in kinds)

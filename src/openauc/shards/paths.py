@@ -65,7 +65,7 @@ class Shard(NamedTuple):
         """An open file for Parquet to read from; of a URL only the parts asked for are fetched."""
         if not is_url(self.path):
             return open_for_arrow(self.path)
-        system, path = _file_system(self.path)
+        system, path = file_system(self.path)
         return system.open(path, "rb")
 
     @contextmanager
@@ -74,7 +74,7 @@ class Shard(NamedTuple):
         if not is_url(self.path):
             yield Path(self.path)
             return
-        system, path = _file_system(self.path)
+        system, path = file_system(self.path)
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / path.rpartition("/")[2]
             system.get_file(path, str(copy))
@@ -104,7 +104,37 @@ def is_url(source: str) -> bool:
 
 def is_sharded(source: str) -> bool:
     """Whether ``source`` names more than one local file: a URL, a folder or a pattern."""
-    return is_url(source) or os.path.isdir(source) or (glob.has_magic(source) and not os.path.isfile(source))
+    return os.path.isdir(source) or is_pattern(source)
+
+
+def is_pattern(source: str) -> bool:
+    """Whether ``source`` is a URL or a pattern, such as ``"log/*.parquet"``."""
+    return is_url(source) or (glob.has_magic(source) and not os.path.exists(source))
+
+
+def as_local(place: PathLike) -> str:
+    """A URL that begins with ``file://`` as a path; others, and paths, as they are.
+
+    >>> as_local("file:///log/a.parquet"), as_local("s3://bucket/log")
+    ('/log/a.parquet', 's3://bucket/log')
+    """
+    text = os.fspath(place)
+    return file_system(text)[1] if text.startswith("file://") else text
+
+
+def root_of(source: str) -> str:
+    """The folder whose inside a pattern or URL names: what stands before its first wildcard.
+
+    >>> root_of("/log/day=*/part-*.parquet"), root_of("/log/a.parquet")
+    ('/log', '/log')
+    """
+    system, path = file_system(source) if is_url(source) else (None, os.path.abspath(source))
+    if glob.has_magic(path):
+        parts = path.split("/")
+        path = "/".join(parts[: next(i for i, part in enumerate(parts) if glob.has_magic(part))])
+    elif not (system.isdir(path) if system else os.path.isdir(path)):
+        path = path.rpartition("/")[0]
+    return system.unstrip_protocol(path).rstrip("/") if system else path
 
 
 def _listed(source: str) -> list[Shard]:
@@ -142,7 +172,7 @@ def _predictions(paths: Iterable[str], folder: str) -> list[str]:
 
 
 def _listed_by_fsspec(source: str) -> list[Shard]:
-    system, path = _file_system(source)
+    system, path = file_system(source)
     files: Mapping[str, Mapping[str, Any]]
     if glob.has_magic(path):
         files = system.glob(path, detail=True)
@@ -160,7 +190,7 @@ def _listed_by_fsspec(source: str) -> list[Shard]:
     return found
 
 
-def _file_system(url: str) -> tuple[Any, str]:
+def file_system(url: str) -> tuple[Any, str]:
     """File system of a URL, and the path there."""
     fsspec = import_extra("fsspec.core", f"reading {url}", "fsspec, and the package of that store")
     found: tuple[Any, str] = fsspec.url_to_fs(url)

@@ -30,6 +30,8 @@ from openauc.streaming.accumulator import RESOLUTION
 
 BATCH_ROWS = 1 << 18  # samples of a Parquet file that are in memory at a time; CSV and npz files are read whole
 
+TABLE_ROWS, TABLE_BYTES = 1 << 14, 1 << 25  # the same where whole rows are read, which may be wide
+
 Slice = tuple[str | None, ...]  # a value for each column of slices, None where it is missing
 
 
@@ -187,6 +189,26 @@ def _parquet(shard: Shard, plan: Plan) -> Iterator[Batch]:
                 slices = [folders.get(name) or _arrow_codes(batch.column(name)) for name in plan.by]
                 columns = _arrow_columns(pyarrow, batch.select(needed), shard)
                 yield Batch(columns, slices, batch.num_rows / max(total, 1))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise unreadable_parquet(shard.path, error) from None
+
+
+def read_tables(shard: Shard, columns: list[str] | None = None) -> Iterator[tuple[Any, float]]:
+    """The rows of a Parquet shard as Arrow tables of bounded size, and the share of the rows that each holds.
+
+    An empty file has one empty table. Without ``columns``, all of them are read.
+    """
+    pyarrow, parquet = import_pyarrow()
+    with shard.opened() as source:
+        try:
+            file = parquet.ParquetFile(source, page_checksum_verification=True)
+            about, total = file.metadata, file.metadata.num_rows
+            size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            rows = max(1, min(TABLE_ROWS, TABLE_BYTES * total // max(size, 1)))
+            for batch in file.iter_batches(rows, columns=columns) if total else ():
+                yield pyarrow.Table.from_batches([batch]), batch.num_rows / total
+            if not total:
+                yield file.schema_arrow.empty_table(), 1.0
         except (pyarrow.ArrowException, OSError) as error:
             raise unreadable_parquet(shard.path, error) from None
 

@@ -76,6 +76,7 @@ class FeatureTable:
     spec: TableSpec
     left_out: tuple[str, ...] = ()  # columns that are not numbers, or number the rows
     dropped: int = 0  # rows with empty cells
+    kept: NDArray[np.bool_] | None = None  # which rows of the file are here; all of them if None
 
     @cached_property
     def labels(self) -> NDArray[Any]:
@@ -112,14 +113,16 @@ def read_table(
     missing: Missing | None = None,
     need_labels: bool = False,
     like: TableSpec | None = None,
+    columns: Columns | None = None,
 ) -> FeatureTable:
     """Read features from ``.parquet``, ``.npz`` or ``.csv``.
 
     The features are a column of lists (in ``.npz`` an array of two dimensions); without one, all columns of numbers
     except the label and the group. Columns are found by :data:`EMBEDDINGS` and :data:`LABELS` if they are not named.
     With ``like``, the table is read like the one a model was fitted on: the same features, in the same order.
+    ``columns`` are some rows of the file that were read already.
     """
-    file, like = _File(Path(path)), like or TableSpec()
+    file, like = _File(Path(path), columns), like or TableSpec()
     treatment: Any = like.missing if missing is None else check_choice("missing", missing, get_args(Missing))
     label = find_label(file.path, file.columns, label_column, like)
     if group_column is not None:
@@ -141,12 +144,12 @@ def read_table(
             f"{named(lacking)}; it has {named(file.columns)}. Columns are matched by name: add or rename them."
         )
     matrix, kept, medians = file.fill(file.matrix(names), names, treatment, like.medians)
-    encoder = read_about(file.path).get("encoder")
+    encoder = read_about(file.path).get("encoder") if columns is None else None
     spec = TableSpec(features=names, label=label, encoder=encoder, missing=treatment, medians=medians)
     others = {name: values for name, values in file.columns.items() if name not in names}
     if not kept.all():  # arrays of an archive may have other lengths
         others = {name: values[kept] if values.shape[:1] == kept.shape else values for name, values in others.items()}
-    return FeatureTable(file.path, matrix, others, spec, left_out, int(len(kept) - kept.sum()))
+    return FeatureTable(file.path, matrix, others, spec, left_out, int(len(kept) - kept.sum()), kept)
 
 
 def find_label(path: Path, columns: Columns, given: str | None, like: TableSpec) -> str | None:
@@ -171,9 +174,9 @@ def _require(path: Path, columns: Columns, name: str, option: str) -> str:
 class _File:
     """The columns of a file, and error sentences that say where in the file something is wrong."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.reader = read_columns(path, gaps=True)
+    def __init__(self, path: Path, columns: Columns | None) -> None:
+        self.path, self.whole = path, columns is None
+        self.reader = read_columns(path, gaps=True) if columns is None else columns
         self.columns = {name: self.reader[name] for name in self.reader}  # each parsed once
 
     def rows(self, rows: Rows) -> str:
@@ -254,7 +257,7 @@ class _File:
                 "so: --missing drop or --missing median."
             )
         if missing == "drop":
-            if empty.all():
+            if empty.all() and self.whole:
                 raise ValueError(
                     f"{self.path}: every row has an empty cell, so all would be dropped; use missing='median'."
                 )
