@@ -1,4 +1,4 @@
-"""Predictions in many files, or in files larger than memory: counted shard by shard, here or on many machines."""
+"""Many files, or files larger than memory: counted or mapped shard by shard, here or on many machines."""
 
 from openauc.shards.evaluation import ShardedEvaluation, evaluate_shards
 from openauc.shards.paths import Shard, find_shards
