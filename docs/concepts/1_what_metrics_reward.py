@@ -2,6 +2,8 @@
 What each metric rewards
 ========================
 
+After this page you can choose the metric that punishes the mistakes you care about.
+
 An open-set classifier gives each sample a class and a score for "I don't know". It can take a known sample for the
 wrong class, reject a known sample, or accept an unknown one. Each metric weighs these mistakes in its own way, and
 some do not see one of them at all. This page shows it on one model, a small network on Fashion-MNIST, with the
@@ -125,7 +127,7 @@ plt.show()
 # Worse models that a metric does not punish
 # ------------------------------------------
 #
-# The proofs of **Props 1 to 3** take a model and build a worse one. ``audit`` does the same with anybody's predictions.
+# The proofs of **Props 1 to 3** take a model and build a worse one. ``audit`` does the same with your predictions.
 # First with eight known and four unknown samples, so that one sees what moves. Everything in the grey part, above the
 # threshold, is rejected.
 

@@ -2,8 +2,10 @@
 Ties
 ====
 
+After this page you know what equal scores do to a metric, where they come from, and how to avoid them.
+
 OpenAUC and AUROC compare the score of a known sample with that of an unknown one. What if the two are equal? With
-honest floating-point scores it hardly ever happens. It happens a lot once scores are rounded or squashed.
+floating-point scores this hardly ever happens. It happens a lot when scores are rounded or squashed.
 """
 
 from pathlib import Path

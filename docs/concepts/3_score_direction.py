@@ -2,9 +2,11 @@
 Which way does the score point?
 ===============================
 
+After this page you can tell whether your score points the right way, and turn it if not.
+
 **Higher means more unknown.** A sample is rejected when its score is *above* the threshold. This holds for every
-function, file and command of ``openauc``. Many codes hand out a confidence instead, which points the other way;
-passing it unchanged turns the result upside down.
+function, file and command of ``openauc``. Many codes give a confidence instead, which points the other way.
+If you pass it unchanged, the result is upside down.
 """
 
 import textwrap

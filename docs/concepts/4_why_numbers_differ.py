@@ -2,6 +2,8 @@
 Why does my number differ?
 ==========================
 
+After this page you can explain why your number differs from that of a paper or of its code.
+
 Two people evaluate the same predictions and report different numbers. Usually both are right about something: public
 codes differ in ties, end points, thresholds and names. ``openauc.metrics.legacy`` reproduces each of them, quirks
 included, and ``openauc evaluate FILE --legacy`` sets them beside the exact value. This page shows how much they move

@@ -2,6 +2,8 @@
 Thresholds and what they guarantee
 ==================================
 
+After this page you can choose a threshold, say what it guarantees, and notice when the guarantee breaks.
+
 A model that may answer "unknown" needs a threshold: a sample whose score is above it is called unknown. A threshold
 that accepts more known samples also accepts more unknown ones. So first decide how many known samples you can afford to
 lose, and then look at how many unknown ones are caught.

@@ -2,6 +2,8 @@
 Intervals and comparisons
 =========================
 
+After this page you can say how sure a value is, and whether one model is better than another.
+
 A test set is a sample, so every metric measured on it is an estimate. ``evaluate`` gives each value an interval and
 ``compare`` gives each difference one. This page shows what they mean, why two overlapping intervals do not make a
 tie, and when the test samples are not the right unit at all.

@@ -2,10 +2,12 @@ r"""
 Which score, and why learn it
 =============================
 
+After this page you can read the table that a fit prints, and you know when to trust it.
+
 Dozens of scores tell unknown samples from known ones: the largest logit, distances to neighbours, to classes, and more.
-None of them is best everywhere, and without unknown samples one cannot look which is best here. Or can one? Hold
-out known classes: train without them, and see how they look.
-:class:`~openauc.features.OpenSetClassifier` does that to compare scores, and to learn from them one of its own.
+None of them is best everywhere. Which one is best for your data, if you have no unknown samples? Hold out known
+classes: train without them, and look at their scores. :class:`~openauc.features.OpenSetClassifier` does that to compare
+scores, and to learn one of its own.
 """
 
 import textwrap
@@ -183,8 +185,8 @@ table.rename_axis("seen_by_encoder")
 print(textwrap.fill(str(caught[0].message), 80))
 
 # %%
-# The signs are no proof, so say ``seen_by_encoder=True`` or ``False`` if you know. The way out is to fit on samples the
-# network was not trained on, or to ``calibrate`` with such:
+# The signs are not a proof, so say ``seen_by_encoder=True`` or ``False`` if you know. The way out is to fit on samples
+# that the network was not trained on, or to ``calibrate`` with such samples:
 # :doc:`/generated/tutorials/3_a_classifier`.
 #
 # Outliers, and the end of the curve that counts
@@ -192,7 +194,7 @@ print(textwrap.fill(str(caught[0].message), 80))
 #
 # Samples known to be of no class, labelled ``unknown_label`` in ``y``, join the held-out ones when the rejector is
 # learned, and weigh the more the more there are: fifty as much as all held-out classes together. From five on, the
-# log-odds of being such an outlier are one more score. They are no class of their own.
+# log-odds of being such an outlier are one more score. They do not become a class.
 # :doc:`/generated/tutorials/1_texts_and_images` has an example.
 #
 # Where few unknown samples may pass, only the left part of the OSCR curve matters. ``max_ofpr=0.1`` compares by the

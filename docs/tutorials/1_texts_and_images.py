@@ -145,8 +145,8 @@ plt.show()
 # Sentences known not to belong
 # -----------------------------
 #
-# None are needed. If you have some, label them ``"unknown"`` and put them among the others: they help the rejector to
-# learn, the more there are, and are no class of their own. Six lower the p-values of the strange questions a little.
+# None are needed. If you have some, label them ``"unknown"`` and put them among the others. They help the rejector to
+# learn, the more there are, but they do not become a class. Six lower the p-values of the strange questions a little.
 
 strange = [
     "What is the capital of Peru?",

@@ -106,7 +106,7 @@ labels = np.array([called[number] for number in groups.labels[rows]])
 print(f"{np.mean(labels == y[seen[rows]]):.1%} of {len(rows)} rows are named right")
 
 # %%
-# The rows that are named wrong are learned, too. In use nobody knows how many they are: ``purity`` is the forecast.
+# Rows with a wrong name are learned, too. In use their number is not known: ``purity`` is the forecast of it.
 #
 # Extend
 # ------
@@ -148,7 +148,7 @@ for name, answers in {"before": before, "after": after}.items():
 # - ``purity`` comes from the same classes, with a 90 % interval. With fewer than 20 known classes it is uncertain, and
 #   a note says so.
 # - Rows that fit no group are left alone. A group has at least five rows.
-# - Accepted rows are not looked at. New kinds that the model takes for known classes are in no group.
+# - Only rejected rows are grouped. New kinds that the model takes for known classes are in no group.
 # - Of more than 3,000 rejected rows, groups are sought among 3,000, and the others join them. Small kinds may be
 #   missing; discover again among the rows that fit no group.
 # - ``piece_of`` marks a group that is rather a piece of a known class. It is seldom given: what is rejected lies far
@@ -170,7 +170,7 @@ for name, answers in {"before": before, "after": after}.items():
 #    openauc predict model2 new.parquet -o decisions.csv
 #    openauc compare-models model model2 labelled.parquet
 #
-# After the second, somebody names the groups: in ``groups/review.html``, a page for the browser on which groups are
+# After the second, name the groups: in ``groups/review.html``, a page for the browser on which groups are
 # merged, rows are taken out, and ``labels.csv`` is saved, to be put in ``groups``; or by hand, in the column ``label``
 # of the ``groups/labels.csv`` that is there. If ``new.parquet`` has labels, ``discover`` tells how pure the groups are.
 #

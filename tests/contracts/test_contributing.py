@@ -15,7 +15,7 @@ from openauc.protocols import PROTOCOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PLACE = re.compile(r"# (?P<end>at the end of )?(?P<file>\S+\.py)\n")
+PLACE = re.compile(r"(?:#|//|\{#) (?P<end>at the end of )?(?P<file>\S+\.(?:py|html|js))\b.*\n")
 
 CONTRACTS = {
     "tests/contracts/test_metrics.py": "ahead_of_all_known",
@@ -42,7 +42,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=unwanted)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, folder)
-    for code in snippets("python"):
+    for code in (*snippets("python"), *snippets("html"), *snippets("js")):
         if place := PLACE.match(code):
             file = folder / place["file"]
             assert file.exists() == bool(place["end"]), f"{file} is there, or is not, unlike the snippet says"
@@ -69,8 +69,8 @@ def run(project: Path, *words: str) -> str:
 
 def test_every_snippet_has_a_place_or_runs_by_itself(project: Path) -> None:
     loose = [code for code in snippets("python") if not PLACE.match(code)]
-    assert len(loose) == 1
-    assert "rejected" in run(project, "-c", loose[0])
+    for code, said in zip(loose, ("rejected", "(2, 26)"), strict=True):
+        assert said in run(project, "-c", code)
 
 
 def test_the_contracts_cover_it(project: Path) -> None:
@@ -114,3 +114,21 @@ def test_the_benchmark_runs_with_the_file_of_a_protocol(project: Path) -> None:
         "one",
     )
     assert "my_method" in run(project, "-m", "openauc", "table", "one")
+
+
+TEST_OF_THE_PAGE = """
+from openauc.report.accepted import accepted_report
+
+def test_it_opens_with_its_chart_and_calls_nobody(open_page):
+    opened = open_page(accepted_report({"cat": 0.9, "dog": 0.5}))
+    assert opened.text("table").replace("\\xa0", " ").split() == ["cat", "90.0", "%", "dog", "50.0", "%"]
+    assert opened.page.locator("#shares svg [aria-label=bar] rect").count() == 2
+    assert opened.complaints == []
+    assert [address for address in opened.requests if not address.startswith("file:")] == []
+"""
+
+
+def test_the_page_opens_in_a_browser(project: Path) -> None:
+    (project / "tests/report/test_accepted.py").write_text(TEST_OF_THE_PAGE, encoding="utf-8")
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-rs", "tests/report/test_accepted.py")
+    assert re.search("1 passed|1 skipped", run(project, *words))

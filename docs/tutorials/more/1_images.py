@@ -88,8 +88,9 @@ plt.show()
 # -----
 #
 # ``efficientnet_lite0`` comes with the extra ``encode``: 1,280 features of an image, on a CPU tens of milliseconds
-# each. It takes paths, arrays or images of Pillow. It was trained on ImageNet *with labels*: the thousand classes of
-# ImageNet are no news to it, so do not test on those whether it finds new classes. Shapes like these are none of them.
+# each. It takes paths, arrays or images of Pillow. It was trained on ImageNet *with labels*, so
+# the thousand classes of ImageNet are not new to it. Do not test on those whether it finds new classes. Shapes like
+# these are not among them.
 
 encode = get_encoder("efficientnet_lite0", device="cpu")
 

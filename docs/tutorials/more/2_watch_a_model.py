@@ -82,8 +82,8 @@ for line in monitor.summary().splitlines():
 # rough picture of their distribution, and a long stream finds the difference, though nothing has changed.
 # :mod:`openauc.features.monitor.betting` has the formulas.
 #
-# Who bets on small p-values gets rich when they become too frequent, and reaches 100 times the stake by chance with
-# probability 0.01 at most. Changes may come late, so part of the stake is kept back for bets that begin later.
+# The monitor bets on small p-values. If they become too frequent, it wins. If nothing changes, it reaches 100 times its
+# stake with probability 0.01 at most. Changes may come late, so part of the stake is kept for bets that begin later.
 #
 # A difference that is there from the first sample on shows only while the calibration samples are not outnumbered: with
 # few of them, a small difference is never told from chance.

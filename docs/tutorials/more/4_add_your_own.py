@@ -66,7 +66,7 @@ class Modest(Method):
 # A metric
 # --------
 #
-# A metric is a function of the triple. This one asks how many samples must be rejected to be rid of nine in ten
+# A metric is a function of the triple. This one asks how many samples must be rejected to reject nine in ten
 # unknown ones. :func:`~openauc.evaluate` gives it a bootstrap interval like any other.
 
 

@@ -1,7 +1,7 @@
 """Every result the OpenAUC paper prints (Wang et al., NeurIPS 2022), as data.
 
 Rows do not all rest on one recipe. In Table 2, CE+, Acc+AUC and OpenAUC were trained with the ``plus`` recipe (600
-epochs). Softmax, GCPL, RPL, ARPL and ARPL+CS appear to be the values of the ARPL paper carried over, hence of the
+epochs). Softmax, GCPL, RPL, ARPL and ARPL+CS appear to be the values of the ARPL paper carried over, and so of the
 ``plain`` recipe (100 epochs); a public log confirms this for Softmax on CIFAR10. Numbers are mean and population
 deviation over five class splits, of which not all are distinct, one run each.
 

@@ -201,7 +201,7 @@ def summarise(
 
 
 def _columns(trials: Iterable[Scored]) -> list[Column]:
-    """Protocols in the order of ``PROTOCOLS``, then those of one's own, each followed by its groups."""
+    """Protocols in the order of ``PROTOCOLS``, then those from files, each followed by its groups."""
     groups: dict[Column, dict[str, None]] = defaultdict(dict)
     for trial in trials:
         groups[trial.scored_on] |= dict.fromkeys(trial.finished.groups if trial.finished else ())
@@ -265,7 +265,7 @@ def _cell(column: Column, trials: Sequence[Scored], values: Values, *, metric: s
 
 
 def _possible(interval: Interval | None, sample: Sequence[float], largest: float) -> Interval | None:
-    """The part of an interval between 0 and the largest value, which the sample may exceed in a metric of one's own."""
+    """The part of an interval between 0 and the largest value, which the sample may exceed in a metric of your own."""
     if interval is None:
         return None
     return Interval(max(interval.low, min(0.0, *sample)), min(interval.high, max(largest, *sample)))

@@ -59,7 +59,7 @@ class Resamples:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A plain function of the triple, and its direction: all that a metric of one's own needs.
+    """A plain function of the triple, and its direction: all that a metric of your own needs.
 
     The types derived from it share one sort, and need no further calls of ``function`` for an interval.
 

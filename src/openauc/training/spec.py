@@ -33,7 +33,7 @@ class TrialSpec:
     Parameters
     ----------
     protocol, split
-        Which classes are known, see ``openauc list protocols``; or a JSON file of one's own.
+        Which classes are known, see ``openauc list protocols``; or a JSON file of your own.
     method, method_args
         Name of the method and its options; options that are left out keep the method's defaults. On embeddings also
         ``logistic``, ``class_mean`` or ``mlp``, the heads that scikit-learn fits.
