@@ -68,10 +68,35 @@ def test_an_alarm_is_told_with_a_page(folder: Path, tmp_path: Path) -> None:
     assert f"Alarm at sample {first.sample} (2026-05-" in said
     assert re.search(r"distribution of scores < 0\.0001 \d+ \d+", said)
     assert f"wrote {page}" in said
-    assert "strange.parquet has changed" in page.read_text()
     assert f"openauc discover {folder / 'model'} {folder / 'strange.parquet'} -o groups" in said
-    assert f"<code>openauc discover {folder / 'model'} STREAM -o groups</code>" in page.read_text()
+    assert (
+        f"<code>openauc discover {folder / 'model'} {folder / 'strange.parquet'} -o groups</code>" in page.read_text()
+    )
+    assert "What <bdi>model</bdi> meets in <bdi>strange.parquet</bdi>" in page.read_text()
+    assert "Examples of rejected" not in page.read_text()  # nothing tells what they are
     run(*words, "--fail-on-alarm", code=1)
+
+
+def test_the_latest_rejected_rows_are_shown_with_what_the_stream_has(folder: Path, tmp_path: Path) -> None:
+    X, _ = samples(300, 5, unknown=0.3)
+    order = np.random.default_rng(0).permutation(300)
+    stream, page = tmp_path / "s.parquet", tmp_path / "page.html"
+    table(stream, X[order], at=order.tolist(), text=[f"text {i} <b>" for i in order])
+    run("watch", folder / "model", folder / "quiet.parquet", "--state", tmp_path / "state.npz")
+    run("watch", folder / "model", stream, "--time-column", "at", "--state", tmp_path / "state.npz", "-o", page)
+    rejected = np.flatnonzero(OpenSetClassifier.load(folder / "model").predict(X) == "unknown")[::-1][:12]
+    shown = re.findall(r'<li><p dir="auto">(.*?)</p><small>sample (.*?)</small>', page.read_text())
+    assert shown == [(f"text {i} &lt;b&gt;", f"{601 + i}") for i in rejected]
+
+
+def test_thumbnails_of_rejected_images_are_shown(folder: Path, tmp_path: Path) -> None:
+    Image = pytest.importorskip("PIL.Image")
+    X = samples(40, 6, unknown=1.0)[0]
+    for i in range(40):
+        Image.new("RGB", (200, 100), (6 * i, 0, 0)).save(tmp_path / f"{i}.png")
+    stream = table(tmp_path / "s.parquet", X, image=[f"{i}.png" for i in range(40)])
+    run("watch", folder / "model", stream, "-o", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().count('<li><img src="data:image/jpeg;base64,') == 12
 
 
 def test_rows_are_ordered_by_time(folder: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The report on a stream that was watched, in a real browser."""
 
+import base64
 import json
 import re
 from functools import cache
@@ -14,6 +15,9 @@ from openauc.report import monitor_report
 
 from .conftest import Open
 
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+)
 EVIL = "<script>document.title='taken'</script>"
 
 
@@ -44,6 +48,14 @@ def data_in(html: str) -> dict[str, Any]:
     return data
 
 
+def shown_ticks(opened: Any) -> str:
+    return " ".join(
+        opened.page.locator(
+            "#rejected [aria-label='x-axis tick label'] :is(tspan, text:not(:has(*)))"
+        ).all_text_contents()
+    )
+
+
 @pytest.mark.parametrize("times", [False, True])
 def test_an_alarm_is_told_and_drawn(open_page: Open, times: bool) -> None:
     monitor = watched(times=times)
@@ -52,7 +64,8 @@ def test_an_alarm_is_told_and_drawn(open_page: Open, times: bool) -> None:
     first = monitor.alarms[0]
     assert f"What mine meets in stream.parquet has changed, likely since sample {first.since:,}" in opened.text("h1")
     assert f"Alarm at sample {first.sample:,}" in opened.text(".hero")
-    assert ("2026-05-1" in opened.text("#rejected")) == times
+    # The day is not written again where only the hour is another.
+    assert ("12:00 5 May 12:00 9 May" in shown_ticks(opened)) == times
     assert opened.number(".big") == pytest.approx(100 * monitor.rejected_share, abs=0.051)
     assert opened.page.locator("#rejected circle").count() == 11
     assert opened.page.locator("#classes tbody tr").count() == 4
@@ -70,7 +83,7 @@ def test_an_alarm_is_told_and_drawn(open_page: Open, times: bool) -> None:
 
 def test_without_a_change_the_page_says_so(open_page: Open) -> None:
     opened = open_page(monitor_report(watched(strange=0.0)))
-    assert "In 2,100 samples of the stream, nothing has changed for model beyond chance." in opened.text("h1")
+    assert "In 2,100 samples of the stream, no significant change was found for model." in opened.text("h1")
     assert "No alarm" in opened.text(".hero")
     assert opened.complaints == []
 
@@ -81,9 +94,10 @@ def test_numbers_are_those_of_the_monitor() -> None:
     timeline = monitor.timeline
     assert data["end"] == [*range(200, 2001, 200), 2100]
     np.testing.assert_allclose(data["rejected"], timeline.rejected.sum(axis=1) / timeline.n)
-    np.testing.assert_allclose(data["evidence"]["all scores"], timeline.evidence[:, 2] / np.log(10), atol=1e-3)
+    evidence = {one["name"]: one["powers"] for one in data["evidence"]}
+    np.testing.assert_allclose(evidence["all scores"], timeline.evidence[:, 2] / np.log(10), atol=1e-3)
     assert data["line"] == pytest.approx(2.0)
-    assert max(data["evidence"]["all scores"]) >= data["line"]
+    assert max(evidence["all scores"]) >= data["line"]
     assert [one["p"] for one in data["classes"]] == sorted(monitor.evidence_by_class().tolist())
     assert data["usual_tenths"] == pytest.approx([0.1] * 10)
     assert data["low"][0] < monitor.usual_share < data["high"][0]
@@ -94,6 +108,63 @@ def test_the_band_holds_windows_of_a_stream_without_change() -> None:
     data = data_in(monitor_report(watched(strange=0.0)))
     inside = [low <= x <= high for x, low, high in zip(data["rejected"], data["low"], data["high"], strict=True)]
     assert np.mean(inside) >= 0.8
+
+
+def test_evidence_is_shown_where_there_is_some(open_page: Open) -> None:
+    quiet = Monitor(classifier())
+    quiet.update_scores(np.zeros(1), np.zeros(1, int))
+    assert [quiet.p_value(part) for part in ("rejected", "classes", "scores")] == [1.0] * 3
+    opened = open_page(monitor_report(quiet))
+    assert "chance of such evidence" not in opened.page.content().partition("<script")[0]
+    assert opened.page.locator("#evidence").count() == 0
+    assert (
+        opened.page.locator("#classes thead th").count()
+        == 5
+        == opened.page.locator("#classes tbody tr:first-child td").count()
+    )
+    assert opened.complaints == []
+    strange = monitor_report(watched())
+    assert [one["name"] for one in data_in(strange)["evidence"]] == [
+        "share rejected",
+        "most telling class",
+        "all scores",
+    ]
+    assert strange.count("<dt>chance of such evidence") == 3
+
+
+@pytest.mark.parametrize(
+    ("times", "ticks"),
+    [
+        (
+            [f"2026-11-{18 + h // 24:02}T{h % 24:02}:10:00.000000" for h in range(48)],
+            "00:10 18 Nov 2026 10:10 20:10 06:10 19 Nov 16:10",
+        ),
+        ([f"2026-{1 + d // 28:02}-{1 + d % 28:02}" for d in range(48)], "1 Jan 2026 11 Jan 21 Jan 3 Feb 13 Feb"),
+        ([f"shift {i}" for i in range(48)], "shift 0 shift 10 shift 20 shift 30 shift 40"),
+    ],
+)
+def test_ticks_are_times_as_people_write_them(open_page: Open, times: list[str], ticks: str) -> None:
+    monitor = Monitor(classifier(), window=10)
+    monitor.update_scores(np.zeros(48), np.zeros(48, int), time=times)
+    assert shown_ticks(open_page(monitor_report(monitor))) == ticks
+
+
+def test_examples_of_rejected_samples(open_page: Open) -> None:
+    texts = {2100: EVIL, 2000: "x" * 300, 7: ""}
+    html = monitor_report(watched(), rejected=texts, images={7: PNG}, next_command="openauc discover 'my model' s.csv")
+    opened = open_page(html)
+    rows = opened.page.locator(".rows li")
+    assert rows.locator("p").all_inner_texts() == [EVIL, f"{'x' * 239}…", ""]
+    assert rows.locator("small").all_inner_texts() == ["sample 2,100", "sample 2,000", "sample 7"]
+    assert rows.locator("img").count() == 1
+    assert opened.page.locator(".rows img").evaluate("image => image.naturalWidth") == 1
+    assert (
+        "The latest 3 of the stream, newest first. To see which belong together: openauc discover 'my model' s.csv"
+        in (opened.page.locator("section:has(.rows) .lead").inner_text())
+    )
+    assert opened.page.title() == "openauc watch: model"
+    assert opened.complaints == []
+    assert "Examples of rejected" not in monitor_report(watched())
 
 
 def test_a_monitor_that_has_seen_nothing_has_no_page() -> None:

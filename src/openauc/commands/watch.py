@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,8 @@ from openauc._validation import check_choice
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
 from openauc.commands.terminal import p_text, say, say_wrapped, show
+from openauc.commands.thumbnails import images_of, thumbnails
+from openauc.features.classifier import tables
 from openauc.features.classifier.tables import MODEL, is_model
 from openauc.report.monitor import more_rejected
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from openauc.features.classifier.tables import FeatureTable
     from openauc.features.monitor.monitor import Monitor
 
+EXAMPLES = 12  # rejected samples that the page shows
 _PARTS = {"rejected": "share rejected", "classes": "acceptance of a class", "scores": "distribution of scores"}
 
 
@@ -66,6 +69,8 @@ def watch(
     columns = {"label_column": label_column, "embedding_column": embedding_column}
     given: dict[str, Any] = {"alpha": alpha, "window": window}
     options = {name: value for name, value in given.items() if value is not None}
+    table: FeatureTable | None = None
+    rejected: dict[int, int] = {}
     with _locked(state):
         begun = state is not None and state.is_file()
         if stream is None and (out is None or not begun):
@@ -78,21 +83,28 @@ def watch(
             monitor = Monitor(classifier, reference=samples, random_state=seed, **options)
         if stream is not None:
             try:
-                _update(monitor, read_like_model(folder, classifier, stream, **columns), time_column)
+                table = read_like_model(folder, classifier, stream, **columns)
+                rejected = _update(monitor, table, time_column)
             except ValueError:
                 if not _is_empty(stream):
                     raise
                 say(f"{stream} holds no sample; what was seen before stays as it is.", err=True)
         _print_monitor(monitor)
+        discover = shlex.join(["openauc", "discover", str(folder), str(stream or "STREAM"), "-o", "groups"])
         if more_rejected(monitor):
-            command = shlex.join(["openauc", "discover", str(folder), str(stream or "STREAM"), "-o", "groups"])
-            say(f"To see what is new among the rejected: {command}")
+            say(f"To see what is new among the rejected: {discover}")
         if out is not None and monitor.n:
             from openauc.report import monitor_report
 
-            name = "the stream" if stream is None else stream.name
-            command = shlex.join(["openauc", *sys.argv[1:]])
-            write_text(out, monitor_report(monitor, name=str(folder), stream=name, command=command))
+            page = monitor_report(
+                monitor,
+                name=folder.absolute().name,
+                stream="the stream" if stream is None else stream.absolute().name,
+                **_examples(table, rejected),
+                next_command=discover,
+                command=shlex.join(["openauc", *sys.argv[1:]]),
+            )
+            write_text(out, page)
             say(f"wrote {out}")
         if state is not None:
             monitor.save(state)  # last: what fails before can be done again
@@ -134,18 +146,35 @@ def _is_empty(file: Path) -> bool:
     return len(columns) > 0 and not any(len(columns[name]) for name in columns)
 
 
-def _update(monitor: Monitor, table: FeatureTable, time_column: str | None) -> None:
-    """Watch the rows, in the order of their times if there are any."""
+def _update(monitor: Monitor, table: FeatureTable, time_column: str | None) -> dict[int, int]:
+    """Watch the rows, in the order of their times if there are any; number in the stream -> row of those rejected."""
     import numpy as np
 
-    if time_column is None:
-        monitor.update(table.features)
-        return
-    values = table.columns[check_choice(f"the --time-column of {table.path}", time_column, table.columns)]
-    if any(value is None or value != value for value in values.tolist()):
-        raise ValueError(f"{table.path}: {time_column!r} is missing for some samples; every sample needs a time.")
-    order = np.argsort(values, kind="stable")
-    monitor.update(table.features[order], time=values[order].astype(str))
+    order, times = np.arange(len(table.features)), None
+    if time_column is not None:
+        values = table.columns[check_choice(f"the --time-column of {table.path}", time_column, table.columns)]
+        if any(value is None or value != value for value in values.tolist()):
+            raise ValueError(f"{table.path}: {time_column!r} is missing for some samples; every sample needs a time.")
+        order = np.argsort(values, kind="stable")
+        times = values[order].astype(str)
+    score, predicted = monitor.classifier._decide(table.features[order])
+    rejected = np.flatnonzero(score > monitor.classifier.thresholds_[predicted])
+    numbers = monitor.n + 1 + rejected
+    monitor.update_scores(score, predicted, time=times)
+    return dict(zip(numbers.tolist(), order[rejected].tolist(), strict=True))
+
+
+def _examples(table: FeatureTable | None, rejected: Mapping[int, int]) -> dict[str, Any]:
+    """The latest rejected samples, with their texts, file names or ids, and thumbnails, if the stream has them."""
+    captions = None if table is None else tables.captions(table)
+    if table is None or captions is None:
+        return {}
+    latest = {number: rejected[number] for number in sorted(rejected, reverse=True)[:EXAMPLES]}
+    images = thumbnails(images_of(table), set(latest.values()))
+    return {
+        "rejected": {number: str(captions[row]) for number, row in latest.items()},
+        "images": {number: images[row] for number, row in latest.items() if row in images},
+    }
 
 
 def _print_monitor(monitor: Monitor) -> None:

@@ -143,9 +143,11 @@ def test_the_beginning_is_after_the_lowest_point(piece):
     wealth = Wealth(bets)
     for at in range(0, 400, piece):
         part = p_values[at : at + piece]
-        wealth.update(part, np.zeros(len(part), int), 1 + at + np.arange(len(part)))
+        wealth.update(part, np.zeros(len(part), int), 1 + at + np.arange(len(part)), part < 0.05)
     height = np.concatenate([np.zeros((1, 3)), np.cumsum(bets(p_values), axis=0)])
     last_low = 400 - np.argmin(height[::-1], axis=0)
     best = wealth.staked[0].argmax()
-    assert wealth.beginning(0) == last_low[best] + 1
-    assert 290 < wealth.beginning(0) < 320
+    since, share = wealth.beginning(0)
+    assert since == last_low[best] + 1
+    assert 290 < since < 320
+    assert share == np.mean(p_values[since - 1 :] < 0.05)

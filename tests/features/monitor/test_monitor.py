@@ -88,6 +88,32 @@ def test_unknown_samples_are_noticed_and_the_beginning_is_found(options):
     assert monitor.update_scores(*stream(500, 2, unknown=0.2)) == ()  # each thing is said once
 
 
+@pytest.mark.parametrize("window", [1, 30, 5000])
+def test_alarms_do_not_depend_on_the_window(window):
+    scores, classes = stream(900, 3, unknown=0.3)
+    model = calibrated(400, 0, per_class=True)
+    one, other = Monitor(model), Monitor(model, window=window)
+    one.update_scores(scores, classes)
+    other.update_scores(scores, classes)
+    assert one.alarms == other.alarms
+    for alarm in one.alarms:
+        span = slice(alarm.since - 1, alarm.sample)
+        if alarm.part == "rejected":
+            assert alarm.seen == np.mean(scores[span] > model.thresholds_[classes[span]])
+        if alarm.part == "scores":
+            assert alarm.seen == np.mean(scores[span] > np.quantile(model.calibration_scores_, 0.9))
+    assert {alarm.part for alarm in one.alarms} >= {"rejected", "scores"}
+
+
+def test_times_are_shown_as_people_write_them(classifier):
+    monitor = Monitor(classifier, window=50)
+    times = np.datetime64("2026-05-01T06:10:00.000000") + np.arange(100).astype("m8[m]")
+    alarm, *_ = monitor.update_scores(np.full(100, 1e6), np.zeros(100, int), time=times)
+    assert monitor.timeline.times.tolist()[0] == ["2026-05-01 06:10:00", "2026-05-01 06:59:00"]
+    assert alarm.time is not None
+    assert alarm.time.startswith("2026-05-01 06:1")
+
+
 def test_a_change_of_one_class_is_named(classifier):
     monitor = Monitor(calibrated(2000, 0))
     scores, classes = stream(3000, 0)

@@ -98,21 +98,28 @@ class Wealth:
         self.seen = np.zeros(groups, np.int64)  # number of p-values so far
         self.lead = np.zeros(shape)  # gain of each bet since it was at its lowest, as a logarithm
         self.since = np.zeros(shape, np.int64)  # the time after that: the likely beginning of a change
+        self.samples = np.zeros(shape, np.int64)  # number of samples since then
+        self.hits = np.zeros(shape, np.int64)  # and how many of them were hits
         self.highest = np.zeros(groups)  # highest evidence so far, as a logarithm; kept by the monitor
 
-    def update(self, p_value: Floats, group: Counts, time: Counts) -> Floats:
-        """(n,) logarithm of the wealth of its group after each p-value; ``time`` rises, for :meth:`beginning`."""
+    def update(self, p_value: Floats, group: Counts, time: Counts, hit: NDArray[np.bool_] | None = None) -> Floats:
+        """(n,) logarithm of the wealth of its group after each p-value.
+
+        ``time``, which rises, and ``hit`` are what :meth:`beginning` tells of.
+        """
+        hits = np.zeros(len(p_value), bool) if hit is None else hit
         gain = self.bets(np.clip(p_value, _SMALLEST, 1.0 - _SMALLEST))
         found = np.empty(len(p_value))
         order = np.argsort(group, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else []:
             found[rows] = self._bet(int(group[rows[0]]), gain[rows])
-            self._follow(int(group[rows[0]]), gain[rows], time[rows])
+            self._follow(int(group[rows[0]]), gain[rows], time[rows], hits[rows])
         return found
 
-    def beginning(self, group: int) -> int:
-        """Time at which a change in a group most likely began, by the bet that has gained the most."""
-        return int(self.since[group, self.staked[group].argmax()])
+    def beginning(self, group: int) -> tuple[int, float]:
+        """Time at which a change in a group likely began, by the bet that has gained most; share of hits since."""
+        bet = group, self.staked[group].argmax()
+        return int(self.since[bet]), float(self.hits[bet] / max(self.samples[bet], 1))
 
     def _bet(self, group: int, gain: Floats) -> Floats:
         after = self.seen[group] + np.arange(1, len(gain) + 1)
@@ -124,14 +131,18 @@ class Wealth:
         mean = np.logaddexp.reduce(staked, axis=1) - np.log(staked.shape[1])
         return np.asarray(np.logaddexp(mean, np.log(kept)))
 
-    def _follow(self, group: int, gain: Floats, time: Counts) -> None:
-        """Update ``lead`` and ``since``: a bet begins again where its gain is at its lowest."""
+    def _follow(self, group: int, gain: Floats, time: Counts, hit: NDArray[np.bool_]) -> None:
+        """Update ``lead``, ``since`` and the counts: a bet begins again where its gain is at its lowest."""
         height = np.concatenate([np.zeros((1, gain.shape[1])), self.lead[group] + np.cumsum(gain, axis=0)])
         lowest = np.minimum.accumulate(height)
         self.lead[group] = height[-1] - lowest[-1]
         last = len(gain) - np.argmax((height <= lowest)[::-1], axis=0)  # in height, whose row r + 1 is sample r
         following = np.append(time, time[-1] + 1)
-        self.since[group] = np.where(last > 0, following[last], self.since[group])
+        begins = last > 0
+        self.since[group] = np.where(begins, following[last], self.since[group])
+        hits = np.append(0, np.cumsum(hit))
+        for count, total in ((self.samples, np.arange(len(hits))), (self.hits, hits)):
+            count[group] = np.where(begins, 0, count[group]) + total[-1] - total[last]
 
 
 def _kept_back(time: Counts) -> Floats:

@@ -20,8 +20,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ from openauc.features.monitor.betting import Counts, Floats, Ranks, Wealth, shap
 
 PARTS = ("rejected", "classes", "scores")
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of tails, if the threshold was not chosen by the share it accepts
-FORMAT, VERSION = "openauc monitor", 1
+FORMAT, VERSION = "openauc monitor", 2
 LIMITS = (
     "More rejected samples are unknown ones that have begun to arrive, or known ones that look different from the "
     "reference: scores alone cannot tell which, labels of a few of them can.",
@@ -49,6 +51,7 @@ LIMITS = (
 MOST_WINDOWS = 256
 TENTHS = 10
 FIELDS = ("called", "rejected", "tenths", "evidence", "times")
+STATE = ("staked", "seen", "lead", "since", "samples", "hits")
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Alarm:
     time
         Time of the sample, if the stream has times.
     seen, usual
-        Share rejected since then, in whole windows, and in the reference. For ``"scores"`` the share of samples above
-        nine tenths of the reference.
+        Share rejected from then up to the alarm, and in the reference. For ``"scores"`` the share of samples above nine
+        tenths of the reference.
     """
 
     part: str
@@ -125,11 +128,6 @@ class Timeline:
         """Samples that still fit into the current window."""
         return self.size - int(self.n[-1]) % self.size if len(self.n) else self.size
 
-    def since(self, sample: int) -> tuple[Counts, ...]:
-        """Sums of ``called``, ``rejected`` and ``tenths`` over the windows from about this sample on."""
-        first = min(round((sample - 1) / self.size), len(self.called) - 1)
-        return tuple(windows[first:].sum(axis=0) for windows in (self.called, self.rejected, self.tenths))
-
     def add(self, *piece: NDArray[Any]) -> None:
         """Count a piece of the stream of at most ``room`` samples: one row of each field."""
         begins = self.room == self.size
@@ -142,6 +140,15 @@ class Timeline:
             windows = getattr(self, name)
             kept, last = (windows, new[None]) if begins else (windows[:-1], _joined(name, windows[-1:], new[None]))
             setattr(self, name, np.concatenate([kept, last]))
+
+
+def _readable(time: str) -> str:
+    """A time in ISO 8601 with a blank, without fractions of seconds; any other text as it is.
+
+    >>> _readable("2026-05-01T12:30:00.000000"), _readable("2026-05-01T12:30Z"), _readable("shift 7")
+    ('2026-05-01 12:30:00', '2026-05-01 12:30Z', 'shift 7')
+    """
+    return re.sub(r"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?", r"\1 \2", str(time))
 
 
 def _joined(name: str, first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
@@ -271,40 +278,48 @@ class Monitor:
 
     def _update_window(self, score: Floats, predicted: Counts, time: NDArray[Any]) -> None:
         """Watch a piece of the stream that does not go beyond the end of the window."""
+        # A row for each sample, so that nothing depends on the size of the window.
+        chance = 1.0 - self._rng.random((len(score), len(self._ranks)))
         p_values = [
-            ranks.p_values(score, group, 1.0 - self._rng.random(len(score)))
-            for ranks, group in zip(self._ranks, self._groups(predicted), strict=True)
+            ranks.p_values(score, group, one)
+            for ranks, group, one in zip(self._ranks, self._groups(predicted), chance.T, strict=True)
         ]
         zero, number = np.zeros(len(score), np.int64), self.n + 1 + np.arange(len(score))
         ranked = (p_values[-1 if len(p_values) > 2 else 0], p_values[1], p_values[0])
-        crossed: list[tuple[int, int, int]] = []
+        rejected = score > self.classifier.thresholds_[predicted]
+        hits = rejected, rejected, np.searchsorted(self._tenths, score) == TENTHS - 1
+        crossed: list[tuple[int, int, int, int, float]] = []
         reached, line = np.empty(len(PARTS)), -np.log(self.alpha)
-        for part, (wealth, p_value) in enumerate(zip(self._wealth, ranked, strict=True)):
+        for part, (wealth, p_value, hit) in enumerate(zip(self._wealth, ranked, hits, strict=True)):
+            before = deepcopy(wealth)
             group = predicted if PARTS[part] == "classes" else zero
             # The probability of a false alarm is divided among the parts, and among the classes.
-            evidence = wealth.update(p_value, group, number) - np.log(len(PARTS) * len(wealth.highest))
+            evidence = wealth.update(p_value, group, number, hit) - np.log(len(PARTS) * len(wealth.highest))
             reached[part] = evidence.max()
             rows = np.flatnonzero((evidence >= line) & (wealth.highest[group] < line))
             new, first = np.unique(group[rows], return_index=True)
-            crossed += [(int(rows[f]), part, int(g)) for g, f in zip(new, first, strict=True)]
+            for row, g in zip(rows[first].tolist(), new.tolist(), strict=True):
+                then, until = deepcopy(before), slice(row + 1)
+                then.update(p_value[until], group[until], number[until], hit[until])
+                crossed.append((row, part, g, *then.beginning(g)))
             np.maximum.at(wealth.highest, group, evidence)
-        self.timeline.add(*self._counted(score, predicted), reached, time[[0, -1]])
-        self.alarms += tuple(self._alarm(row, part, group_, str(time[row])) for row, part, group_ in sorted(crossed))
+        times = np.array([_readable(one) for one in (time[0], time[-1])])
+        self.timeline.add(*self._counted(score, predicted), reached, times)
+        self.alarms += tuple(
+            self._alarm(row, part, group_, _readable(time[row]), since, seen)
+            for row, part, group_, since, seen in sorted(crossed)
+        )
         self.n += len(score)
 
-    def _alarm(self, row: int, part: int, group: int, time: str) -> Alarm:
-        sample = self.n + row + 1
-        since = int(np.clip(self._wealth[part].beginning(group), 1, sample))
-        name, of_class = PARTS[part], PARTS[part] == "classes"
-
-        def share(called: Counts, rejected: Counts, tenths: Counts) -> float:
-            if name == "scores":
-                return float(tenths[-1] / tenths.sum())
-            chosen = group if of_class else slice(None)
-            return float(np.sum(rejected[chosen])) / max(int(np.sum(called[chosen])), 1)
-
+    def _alarm(self, row: int, part: int, group: int, time: str, since: int, seen: float) -> Alarm:
+        sample, of_class = self.n + row + 1, PARTS[part] == "classes"
+        called, rejected, tenths = self.usual
+        chosen = group if of_class else slice(None)
+        usual = np.sum(rejected[chosen]) / max(int(np.sum(called[chosen])), 1)
+        if PARTS[part] == "scores":
+            usual = tenths[-1] / tenths.sum()
         label = str(self.classifier.classes_[group]) if of_class else None
-        return Alarm(name, label, sample, since, time or None, share(*self.timeline.since(since)), share(*self.usual))
+        return Alarm(PARTS[part], label, sample, int(np.clip(since, 1, sample)), time or None, seen, float(usual))
 
     @property
     def usual_share(self) -> float:
@@ -377,7 +392,7 @@ class Monitor:
             places |= {f"ranks.{i}.{name}": (ranks, name) for name in ("keys", "counts")}
         for i, wealth in enumerate(self._wealth):
             places[f"highest.{i}"] = wealth, "highest"
-            places |= {f"wealth.{i}.{name}": (wealth, name) for name in ("staked", "seen", "lead", "since")}
+            places |= {f"wealth.{i}.{name}": (wealth, name) for name in STATE}
         return places
 
     @classmethod

@@ -6,21 +6,33 @@
   const since = data.alarms.length ? data.alarms[0].since : null;
   const windows = data.end.map((end, i) => ({ first: end - data.n[i] + 1, end, middle: end - data.n[i] / 2, i }));
 
-  function when(sample) {
-    if (!data.times) return count(sample);
-    const i = Math.min(d3.bisectLeft(data.end, sample), data.end.length - 1);
-    const time = data.times[i][0].replace("T", " "), day = /^\d{4}-\d\d-\d\d /;
-    const days = day.test(time) && data.times[0][0].slice(0, 10) !== data.times.at(-1)[1].slice(0, 10);
-    return time.slice(0, days ? 10 : 16);
+  // Times as they are written: the hour below the axis, and the day below it where a new one begins.
+  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  const stamp = (time) => /^(\d{4})-(0[1-9]|1[0-2])-(\d\d)(?: (\d\d:\d\d))?/.exec(time);
+  const hours = data.times && data.times.flat().some((time) => (stamp(time)?.[4] ?? "00:00") !== "00:00");
+  const times = data.times && new Map([...windows.map((w) => [w.first - 1, data.times[w.i][0]]), [last, data.times.at(-1)[1]]]);
+  function when(sample, i, samples) {
+    const found = stamp(times.get(sample)), before = i ? stamp(times.get(samples[i - 1])) : null;
+    if (!found) return short(times.get(sample), 16);
+    const [, year, month, day, hour] = found;
+    const date = `${+day} ${MONTHS[month - 1]}${before?.[1] === year ? "" : ` ${year}`}`;
+    if (!hours) return date;
+    return before?.[0].slice(0, 10) === found[0].slice(0, 10) ? hour : `${hour}\n${date}`;
   }
   const about = (w) => `samples ${count(w.first)} to ${count(w.end)}${data.times ? `, ${data.times[w.i][0]} to ${data.times[w.i][1]}` : ""}`;
 
-  const x = (width) => ({ label: data.times ? null : "sample", labelAnchor: "center", labelArrow: "none", tickSize: 0, domain: [0, last], ticks: Math.max(2, Math.round(width / (data.times ? 190 : 120))), tickFormat: when });
+  function x(width) {
+    const axis = { labelAnchor: "center", labelArrow: "none", tickSize: 0, domain: [0, last] };
+    if (!data.times) return { ...axis, label: "sample", ticks: Math.max(2, Math.round(width / 120)), tickFormat: count };
+    const stops = [...times.keys()], step = Math.ceil((stops.length - 1) / Math.max(1, Math.floor(width / 110)));
+    // The last one is the end of a window that may be short.
+    return { ...axis, label: null, ticks: stops.filter((_, i) => i % step === 0 && (i < 2 || i < stops.length - 1)), tickFormat: when };
+  }
   const alarms = () => [
     ...(since === null ? [] : [Plot.rectX([since], { x1: since, x2: last, fill: "var(--unknown)", fillOpacity: 0.09 })]),
     Plot.ruleX(data.alarms, { x: "sample", stroke: "var(--m7)", strokeWidth: 1.5, title: (alarm) => `alarm at sample ${count(alarm.sample)}` }),
   ];
-  const frame = { marginLeft: 52, marginRight: 16, marginTop: 14, marginBottom: 36, style: STYLE };
+  const frame = { marginLeft: 52, marginRight: 16, marginTop: 14, marginBottom: data.times ? 42 : 36, style: STYLE };
 
   chart("rejected", (width) => {
     const top = Math.min(1, 1.1 * Math.max(d3.max(data.rejected), d3.max(data.high)));
@@ -41,15 +53,14 @@
     });
   });
 
-  chart("evidence", (width) => {
-    const names = Object.keys(data.evidence);
+  if (data.evidence.length) chart("evidence", (width) => {
     const most = 3 * data.line; // what is far beyond the line needs no more height
-    const rows = names.flatMap((name, k) => windows.map((w) => ({ name, k, w, at: w.middle, value: Math.max(-1.5, Math.min(most, data.evidence[name][w.i])) })));
+    const rows = data.evidence.flatMap(({ name, color: k, powers }) => windows.map((w) => ({ name, k, w, at: w.middle, value: Math.max(-1.5, Math.min(most, powers[w.i])) })));
     const top = Math.max(data.line * 1.25, d3.max(rows, (row) => row.value));
     return Plot.plot({
       width, height: 240, ...frame, x: x(width),
       y: { label: null, tickSize: 0, ticks: 5, domain: [-1.5, top], tickFormat: (v) => (Number.isInteger(v) ? `10${String(v).replace("-", "−").replace(/./g, (c) => "−0123456789".includes(c) ? "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["−0123456789".indexOf(c)] : c)}` : "") },
-      ariaLabel: "Evidence for a change over time", ariaDescription: names.map((name) => `${name}: up to ten to the power of ${d3.max(data.evidence[name]).toFixed(1)}`).join("; "),
+      ariaLabel: "Evidence for a change over time", ariaDescription: data.evidence.map(({ name, powers }) => `${name}: up to ten to the power of ${d3.max(powers).toFixed(1)}`).join("; "),
       marks: [
         Plot.gridY({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
         ...alarms(),
@@ -87,7 +98,8 @@
     cell(row, count(one.n));
     if (one.n) bar(row)(one.rejected);
     else cell(row, "–");
-    cell(row, chance(one.p));
-    cell(row, one.since === null ? "" : count(one.since));
+    if (!data.classes.some(({ p }) => p < 1)) continue;
+    cell(row, one.p < 1 ? chance(one.p) : "–");
+    cell(row, one.since === null ? "–" : count(one.since));
   }
 }
