@@ -255,6 +255,8 @@ def test_the_verdict_follows_the_rows(classifier: OpenSetClassifier) -> None:
     html = classifier_report(classifier, test=(X, y), n_replicates=20)
     assert "“model” keeps its guarantee and" in html
     assert "FAILED" not in html
+    assert "These rows are few" not in html
+    assert "These rows are few" in classifier_report(classifier, test=(X[::10], y[::10]), n_replicates=20)
     html = classifier_report(classifier, test=(X + np.float32(9), y), n_replicates=20)
     assert "“model” does not keep its guarantee" in html
     assert "<strong>FAILED</strong>" in html
