@@ -1,6 +1,7 @@
 """openauc discover, through the real command line."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,10 +62,20 @@ def test_what_was_found_is_said(folder: Path) -> None:
     said, lines = (folder / "said.txt").read_text(), read_columns(folder / "groups/labels.csv", gaps=True)
     assert f"{len(lines['group'])} groups among" in said
     assert "of 360 rows" in said
-    assert "of the rejected rows (" in said
+    assert "of the rejected rows (" in said or "All rejected rows fit a group." in said
     assert "By the labels of column intent, the groups are" in said
     assert f"openauc extend {folder / 'model'} {folder / 'groups/labels.csv'} -o MODEL2" in said
     assert "number 2" in (folder / "groups/review.html").read_text()
+
+
+def test_numbers_stay_whole_where_names_are_cut(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = read_columns(folder / "new.parquet")
+    long = np.char.add(columns["intent"].astype(str), "_with_a_name_that_is_far_too_long_for_a_table")
+    write_columns(tmp_path / "long.parquet", {**columns, "text": np.char.add(long, columns["text"]), "intent": long})
+    said = run("discover", folder / "model", tmp_path / "long.parquet", "-o", tmp_path / "groups")
+    lines = read_columns(tmp_path / "groups/labels.csv", gaps=True)
+    for group, size, purity in zip(lines["group"], lines["size"], lines["purity"], strict=True):
+        assert re.search(rf"^ +{group} +{size} +{purity:.2f} +\d\.\d\d – \d\.\d\d .*…", said, re.M)
 
 
 def test_without_labels_or_texts(folder: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_from_rejected_rows_to_classes_and_back(folder: Path, model: Path, group
     said = said_by("extend", model, filled, "-o", tmp_path / "model2")
     assert (model / MODEL).read_bytes() == before
     assert "2 classes, 2 new" in said
-    assert "rows were added, of the new classes 'elk', 'fox'. Of 240 training rows" in said
+    assert "rows added, with the new classes 'elk', 'fox'. Of the 240 training rows" in said
     assert "Guarantee: about 95 % of new rows" in said
     assert f"openauc compare-models {model} {tmp_path / 'model2'}" in said
     run("predict", tmp_path / "model2", test, "-o", tmp_path / "decisions.csv")
@@ -106,6 +106,23 @@ def test_a_crash_leaves_the_old_model_or_the_new_one(
     assert sorted(file.name for file in model.iterdir()) == ["before_1.safetensors", MODEL]
     run("extend", model, "--undo")
     assert (model / MODEL).read_bytes() == before
+
+
+def test_a_model_that_is_overwritten_is_kept(model: Path, groups: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model2")
+    before = (model / MODEL).read_bytes()
+    run("extend", model, fill_in(groups, new_names(groups)), "-o", tmp_path / "model2")
+    assert (tmp_path / "model2" / MODEL).read_bytes() != before
+    run("extend", tmp_path / "model2", "--undo")
+    assert (tmp_path / "model2" / MODEL).read_bytes() == before
+
+
+def test_a_later_fit_is_not_taken_back(folder: Path, model: Path, groups: Path) -> None:
+    run("extend", model, fill_in(groups, new_names(groups)))
+    run("fit", folder / "test.parquet", "-o", model, *QUICK)
+    now = (model / MODEL).read_bytes()
+    refused("extend", model, "--undo", match="was fitted again after .* that fit would be lost")
+    assert (model / MODEL).read_bytes() == now
 
 
 def test_a_damaged_model_is_not_brought_back(model: Path, groups: Path) -> None:
@@ -163,8 +180,7 @@ def test_a_table_with_labels_of_known_and_new_classes(model: Path, tmp_path: Pat
     write_columns(tmp_path / "gaps.parquet", {**columns, "intent": labels})
     result = run("extend", model, tmp_path / "gaps.parquet", "-o", tmp_path / "model2")
     said = " ".join(result.split())
-    assert "10 rows of" in said
-    assert "have no label and are left out" in said
+    assert "without a label are left out: 10." in said
     assert "90 rows of 5 classes, 1 new" in said
     assert "ant 10 known before" in said
     assert "elk 20 new" in said
@@ -180,7 +196,7 @@ def test_small_classes_and_rows_that_are_known_are_told(folder: Path, model: Pat
     }
     write_columns(tmp_path / "both.npz", both)
     said = said_by("extend", model, tmp_path / "both.npz", "-o", tmp_path / "model2")
-    assert "30 rows were known already, with these classes" in said
+    assert "30 rows known already, with the same class" in said
     assert "Too few rows for a guarantee of their own: 'elk'" in said
 
 
@@ -215,9 +231,9 @@ def test_bad_input_is_said_and_nothing_is_written(folder: Path, model: Path, gro
     refused("extend", groups, labels, match="is not a model")
     refused("extend", groups, "--undo", match="is not a model")
     fill_in(groups, dict.fromkeys(new_names(groups), "unknown"))
-    refused("extend", model, labels, match="is labelled 'unknown', the answer for no class")
+    refused("extend", model, labels, match="'unknown' cannot be a class")
     labels.write_text("row,label\n1000000,elk\n")
-    refused("extend", model, labels, match="the rows 1000000 are not in")
+    refused("extend", model, labels, match="labels row 1000000, but .* has no such row")
     refused(
         "extend", model, folder / "test.parquet", "--groups", groups, match="expected 'label', and 'row' or 'group'"
     )

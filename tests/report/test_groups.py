@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from openauc.features.classifier.discovery import Group, Groups
+from openauc.features.classifier.labels import read_lines
 from openauc.intervals import Interval
 from openauc.report import groups_report
 
@@ -67,11 +68,13 @@ def choose(opened: Opened, button: str | Any, group: int) -> None:
     opened.page.click("#take")
 
 
-def saved(opened: Opened) -> list[tuple[str, ...]]:
+def saved(opened: Opened, file: Path | None = None) -> list[tuple[str, ...]]:
     with opened.page.expect_download() as download:
         opened.page.click("#save")
     assert download.value.suggested_filename == "labels.csv"
     text = Path(download.value.path()).read_bytes().decode()
+    if file is not None:
+        download.value.save_as(file)
     header, *lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     assert header == ["row", "group", "label", "note", "text"]
     return [tuple(line) for line in lines]
@@ -93,7 +96,7 @@ def test_opens_quietly_says_what_it_holds_and_calls_nobody(open_page: Open) -> N
     card = opened.text("#group-0").replace("\xa0", " ")
     assert "Group 0 4 rows" in card
     assert "About 82 % of one class; between 70 % and 91 % in nine of ten such groups." in card
-    assert "Rather a piece of cat than a new class." in card
+    assert "Perhaps a piece of cat: it is nearer to this class than known classes are to one another." in card
     assert opened.page.locator("#group-0 .words span:not(.hidden)").all_inner_texts() == ["wing", "leg"]
     assert opened.page.locator("#group-0 .belongs").all_inner_texts() == ["cat", "bee", "ant"]
     assert opened.page.locator("#group-0 .own p").all_inner_texts() == [f"text {one}" for one in GROUP_0]
@@ -280,6 +283,8 @@ def test_the_answer_for_no_class_is_refused_as_a_name(open_page: Open) -> None:
     name(opened, 0, " other")
     assert opened.text("#state-0") == "“other” is the answer of the model for no class; choose another name."
     assert opened.text("#progress") == "0 of 3 groups named, 0 of 9 rows"
+    name(opened, 0, "Other ")
+    assert "is the answer of the model for no class" in opened.text("#state-0")
     name(opened, 0, "unknown")
     assert opened.text("#state-0") == "A new class."
 
@@ -299,20 +304,24 @@ def test_names_to_choose_from_and_names_nearly_known(open_page: Open) -> None:
     assert opened.text("#state-0") == "A new class. There is a known class lost_card."
     options = opened.page.locator("#names option").evaluate_all("all => all.map(option => option.value)")
     assert options == ["Lost card", "lost_card", "bee"]
+    name(opened, 1, "elk")
+    name(opened, 2, "Elk")
+    assert opened.text("#state-2") == "A new class. Group 1 is called elk."
 
 
-def test_texts_are_only_text(open_page: Open) -> None:
+def test_texts_are_only_text(open_page: Open, tmp_path: Path) -> None:
     groups = made(piece_of=EVIL, notes=(EVIL,))
     texts = [f'{EVIL}, "{row}"\r\nline 2\u2028' for row in range(len(groups.labels))]
-    texts[10] = "=1+1"
+    texts[10], texts[9] = "=1+1", "'=1+1"
     html = report(groups, captions=texts, classes=[EVIL], name=EVIL, model=EVIL, folder=EVIL, command=EVIL)
     assert "<script>document" not in html
     opened = open_page(html)
     opened.page.click("#group-0 .belongs >> nth=0")
     name(opened, 2, EVIL)
     assert EVIL in row(opened, 5, 0).inner_text()
-    lines = saved(opened)
-    assert [line[4] for line in lines] == [texts[one] for one in (*GROUP_0, *GROUP_2)]
+    lines = saved(opened, file := tmp_path / "labels.csv")
+    assert lines[4][4] == "'=1+1"  # which a spreadsheet does not run
+    assert [line.text for line in read_lines(file)] == [texts[one].strip() for one in (*GROUP_0, *GROUP_2)]
     assert {line[2] for line in lines} == {EVIL}
     assert opened.page.title().startswith("openauc discover: </script>")
     assert opened.complaints == []

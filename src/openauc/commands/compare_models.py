@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from openauc.features.classifier.changes import Changes, ClassChange
 
 _MOST_CLASSES = 20  # that are shown
-_NOTE = "* known to one model only: the right answer of the other one is to reject"
+_NOTE = "* known to one model only; the right answer of the other model is to reject"
 
 
 def compare_models(
@@ -30,9 +30,9 @@ def compare_models(
 ) -> None:
     """Tell what is better and worse in a second model.
 
-    Both are compared class by class, on rows with labels. Where a model does not know the class of a row, rejecting the
-    row is the right answer. A class has changed significantly if McNemar's exact test, corrected for the number of
-    classes (Holm), says so at 5 %.
+    Both are compared class by class, on rows with labels. If a model does not know the class of a row, its right answer
+    is to reject the row. A class is called better or worse if the change is significant: McNemar's exact test at 5 %,
+    corrected for the number of classes (Holm).
 
     Example: openauc compare-models model model2 test.parquet
     """
@@ -57,13 +57,13 @@ def compare_models(
 
 
 def _show(found: Changes, old: Path, new: Path, table: Path) -> None:
-    sure = [one for one in found.classes if one.beyond_chance]
+    sure = [one for one in found.classes if one.significant]
     better = sum(one.after > one.before for one in sure)
-    right, given, classes = found.right, found.named, "class" if better == 1 else "classes"
+    right, given = found.right, found.named
     say_wrapped(
-        f"{better} {classes} got better, {len(sure) - better} worse beyond chance; {right.value_a:.1%} of the answers "
-        f"are right instead of {right.value_b:.1%}, and {given.value_a:.1%} of the rows are given their class instead "
-        f"of {given.value_b:.1%}.",
+        f"{right.value_a:.1%} of the answers are right instead of {right.value_b:.1%}, and {given.value_a:.1%} of the "
+        f"rows are given their class instead of {given.value_b:.1%}. Significant changes: {better} "
+        f"class{'es' * (better != 1)} better, {len(sure) - better} worse.",
         style="bold",
     )
     rows = [
@@ -75,11 +75,14 @@ def _show(found: Changes, old: Path, new: Path, table: Path) -> None:
         values = [one.get(name) for one in by_name]
         before, after = ("" if value is None else f"{value.value:.4f} of {value.n:,}" for value in values)
         rows.append((name, before, after, "", ""))
+    caption = "right answers: the class of a row, or to reject it if the model does not know its class"
+    if any(one.known[0] != one.known[1] for one in found.classes):
+        caption += "\nthe last three lines cannot be compared: other rows are unknown to each model"
     show(
         f"{new} after {old}, on {found.n:,} rows of {table}",
         ("", "before", "after", "change", "95 % interval"),
         rows,
-        "right answers: the class of a row, or to reject it if the model does not know its class",
+        caption,
     )
     changed = [one for one in found.classes if one.better or one.worse]
     if not changed:
@@ -89,8 +92,8 @@ def _show(found: Changes, old: Path, new: Path, table: Path) -> None:
     notes = [_NOTE] if any(one.known[0] != one.known[1] for one in changed) else []
     notes += [f"{left} more classes changed; --out writes all"] if left > 0 else []
     show(
-        f"Classes that changed, {len(changed)} of {len(found.classes)}",
-        ("class", "rows", "right before", "right after", "better", "worse", "p (Holm)", ""),
+        f"Right answers by class, for the {len(changed)} of {len(found.classes)} classes that changed",
+        ("class", "rows", "before", "after", "better", "worse", "p (Holm)", ""),
         map(_line, changed[:_MOST_CLASSES]),
         "\n".join(notes),
     )
@@ -98,6 +101,6 @@ def _show(found: Changes, old: Path, new: Path, table: Path) -> None:
 
 def _line(one: ClassChange) -> tuple[str | Text, ...]:
     counts = (f"{count:,}" for count in (one.rows, one.before, one.after, one.better, one.worse))
-    told = ("better" if one.after > one.before else "worse") if one.beyond_chance else ""
+    told = ("better" if one.after > one.before else "worse") if one.significant else ""
     name = one.name if one.known[0] == one.known[1] else f"{one.name} *"
     return name, *counts, p_text(one.p_holm), Text(told, style="bold red" if told == "worse" else "")

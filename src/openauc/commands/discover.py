@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.text import Text
 from typer import Argument, Option
 
 from openauc._columns import write_columns
@@ -19,7 +20,7 @@ from openauc._files import refuse_input, write_text
 from openauc._validation import UNKNOWN
 from openauc.commands.fit import EmbeddingColumn, LabelColumn
 from openauc.commands.predict import read_like_model
-from openauc.commands.terminal import say, say_wrapped, show
+from openauc.commands.terminal import say, say_wrapped, show, visible
 from openauc.commands.thumbnails import images_of, thumbnails
 from openauc.features.classifier import tables
 from openauc.features.classifier.labels import GROUP, LABEL, ROW, read_lines
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 FILES = POOL, LABEL_STUDIO, PAGE, LABELS = "rows.parquet", "label_studio.json", "review.html", "labels.csv"
 _EXAMPLES = 3
-_THUMBNAILS = 12  # images of a group that the page shows
+_THUMBNAILS, _ALL_THUMBNAILS = 12, 1200  # images that the page shows, of each group at least, and of all groups
 _LONGEST = 32  # characters of words, and of names, in the table
 
 
@@ -89,7 +90,8 @@ def _write(out: Path, model: Path, classifier: OpenSetClassifier, table: Feature
     others = {name: values for name, values in tables.other_columns(table).items() if len(values) == n}
     numbers = {ROW: np.arange(n), GROUP: groups.labels}
     columns = {name: values[rows] for name, values in (numbers | others | numbers | features).items()}
-    central = {row for group in groups.groups for row in group.rows[:_THUMBNAILS].tolist()}
+    most = max(_THUMBNAILS, _ALL_THUMBNAILS // max(len(groups.groups), 1))
+    central = {row for group in groups.groups for row in group.rows[:most].tolist()}
     captions, images = tables.captions(table), thumbnails(images_of(table), central)
     page = groups_report(
         groups,
@@ -161,16 +163,18 @@ def _show(classifier: OpenSetClassifier, table: FeatureTable, groups: Groups) ->
         cells = str(number), f"{group.size:,}", f"{group.purity:.2f}", bounds, _cut(near), _cut(about)
         rows.append((*cells, *((f"{share:.2f}", _cut(label)) if label else ("", ""))))
     known = [(group, share) for group, (share, label) in zip(groups.groups, truth, strict=True) if label]
-    names = ("group", "size", "purity", "90 % interval", "nearest class", "words, or a central row")
-    width = len(names) + 2 * bool(known)
+    columns = ("group", "size", "purity", "90 % interval", "nearest class", "words or example")
+    width = len(columns) + 2 * bool(known)
     count = len(groups.groups)
     title = (
         f"{count} group{'s' * (count != 1)} among {rejected:,} rejected of {len(groups.unknown):,} rows of {table.path}"
     )
     note = "purity: forecast of the share of a group that is of one class"
-    show(title, (*names, "by labels", "mostly")[:width], [row[:width] for row in rows], note)
+    rows = [row[:width] for row in rows]
+    show(title, (*columns, "by labels", "mostly")[:width], rows, note, names=(4, 5, 7))
     alone = int((groups.unknown & (groups.labels < 0)).sum())
-    say_wrapped(f"{alone:,} of the rejected rows ({alone / max(rejected, 1):.0%}) fit no group.")
+    fitting = f"{alone:,} of the rejected rows ({alone / rejected:.0%}) fit{'s' * (alone == 1)} no group."
+    say_wrapped(fitting if alone else "All rejected rows fit a group.")
     for sentence in groups.notes:
         say_wrapped(sentence)
     if known:
@@ -198,5 +202,8 @@ def _truth(classifier: OpenSetClassifier, table: FeatureTable, group: Group) -> 
     return count / len(labels), label
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _cut(text: str) -> Text:
+    """A name on one line, which a narrow terminal cuts further."""
+    name = Text(visible(text), no_wrap=True, overflow="ellipsis")
+    name.truncate(_LONGEST)
+    return name

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from openauc.features.classifier.tables import FeatureTable
 
 LABELS_HELP = "Labels of groups or rows (.csv, .json), or a table as for `openauc fit`."
-_BEFORE = "before_{}.safetensors"  # models that were extended in place
+_BEFORE = "before_{}.safetensors"  # models that were replaced
 _MOST_CLASSES = 20  # that are listed
 
 
@@ -35,21 +35,22 @@ def extend(
     changed: Annotated[Path, Argument(metavar="MODEL", help="Folder of a model, as `openauc fit` makes it.")],
     labels: Annotated[Path | None, Argument(metavar="LABELS", help=LABELS_HELP)] = None,
     out: Annotated[
-        Path | None, Option("--out", "-o", metavar="FOLDER", help="Folder of the extended model; else it is MODEL.")
+        Path | None,
+        Option("--out", "-o", metavar="FOLDER", help="Folder of the extended model; else MODEL is changed."),
     ] = None,
     groups: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Folder of `openauc discover`; else that of LABELS.")
+        Path | None, Option(metavar="FOLDER", help="Folder that `openauc discover` wrote; else the one of LABELS.")
     ] = None,
-    undo: Annotated[bool, Option("--undo", help="Bring back MODEL as it was before it was last changed.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Take back the last change of MODEL.")] = False,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
 ) -> None:
     """Teach a model new classes, without the data of its fit.
 
-    It also learns from more rows of classes it knows. LABELS is the labels.csv of `openauc discover` with labels filled
-    in, the one that its page saves, or an export of Label Studio, as JSON or JSON-MIN. It may also be a table of
-    embeddings, texts or images with labels. A line of a row counts more than that of its group; rows without a label
-    are left out. Without -o the model itself is changed, and --undo takes that back.
+    It also learns from more rows of classes it knows. LABELS is the labels.csv of `openauc discover` with its column
+    label filled in, the labels.csv that the page review.html saves, or an export of Label Studio (JSON or JSON-MIN). It
+    can also be a table of embeddings, texts or images with labels. If a row and its group have different labels, that
+    of the row counts; rows without a label are left out. Without -o, MODEL itself is changed; --undo takes that back.
 
     Example: openauc extend model groups/labels.csv -o model2
     """
@@ -77,14 +78,14 @@ def extend(
     keeps_names = getattr(getattr(classifier, "examples_", None), "names", None) is not None
     classifier.add_classes(X, y, names=names if keeps_names else None)
     size, in_place = _size(changed), target.resolve() == changed.resolve()
-    if in_place:
-        _keep(changed)
+    if is_model(target):
+        _keep(target)
     classifier.save(target)
     _show(classifier, y, known)
     for sentence in classifier.report_.notes[len(report.notes) :]:
         say_wrapped(sentence)
     if repeated := len(y) - (classifier.report_.n_samples - report.n_samples):
-        say_wrapped(f"{repeated:,} rows were known already, with these classes.")
+        say_wrapped(f"{_rows(repeated)} known already, with the same class.")
     if small := classifier.report_.small_classes[len(report.small_classes) :]:
         say_wrapped(f"Too few rows for a guarantee of their own: {named(small, _MOST_CLASSES)}.")
     say_wrapped(f"Guarantee: {classifier.guarantee_}.")
@@ -132,7 +133,7 @@ def _labelled_table(table: FeatureTable) -> tuple[NDArray[Any], NDArray[Any], ND
     if not len(given):
         raise ValueError(f"{table.path}: the column {table.spec.label!r} is empty; write the class of each row there.")
     if len(given) < len(labels):
-        say(f"note: {len(labels) - len(given):,} rows of {table.path} have no label and are left out.", err=True)
+        say(f"note: rows of {table.path} without a label are left out: {len(labels) - len(given):,}.", err=True)
     y = np.array([label.strip() if isinstance(label, str) else label for label in labels[given].tolist()])
     return table.features[given], y, None if texts is None else texts[given]
 
@@ -142,8 +143,12 @@ def _show(classifier: OpenSetClassifier, y: NDArray[Any], known: NDArray[Any]) -
     order = np.argsort(-counts, kind="stable")[:_MOST_CLASSES]
     rows = [(str(names[i]), f"{counts[i]:,}", "known before" if names[i] in known else "new") for i in order]
     new = int(np.isin(names, known, invert=True).sum())
-    title = f"{len(y):,} rows of {len(names):,} class{'es' * (len(names) != 1)}, {new:,} new"
+    title = f"{_rows(len(y))} of {len(names):,} class{'es' * (len(names) != 1)}, {new:,} new"
     show(title, ("class", "rows", ""), rows, f"and {len(names) - len(order):,} more" if len(order) < len(names) else "")
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row{'s' * (n != 1)}"
 
 
 def _size(folder: Path) -> int:
@@ -151,7 +156,7 @@ def _size(folder: Path) -> int:
 
 
 def _kept(folder: Path) -> list[Path]:
-    """The models that were changed in place, the oldest first."""
+    """The models that were replaced, the oldest first."""
     found = {file.stem.rpartition("_")[2]: file for file in folder.glob(_BEFORE.format("*"))}
     return [found[number] for number in sorted(filter(str.isdecimal, found), key=int)]
 
@@ -166,6 +171,16 @@ def _keep(folder: Path) -> None:
         file.write(content)
 
 
+def _fitted_since(folder: Path) -> bool:
+    """Whether the model is one that `openauc extend` did not make; a damaged one may be replaced."""
+    from openauc.features import OpenSetClassifier
+
+    try:
+        return not OpenSetClassifier.load(folder).report_.n_added
+    except ValueError:
+        return False
+
+
 def _undo(folder: Path) -> None:
     if not is_model(folder):
         raise ValueError(f"{folder} is not a model: it has no {MODEL}. Name a folder that `openauc fit` made.")
@@ -173,6 +188,11 @@ def _undo(folder: Path) -> None:
     if not kept:
         raise ValueError(f"{folder} was not changed by `openauc extend`; there is nothing to take back.")
     sealed_metadata(kept[-1])  # a damaged file does not replace the model
+    if _fitted_since(folder):
+        raise ValueError(
+            f"{folder} was fitted again after `openauc extend` changed it, and that fit would be lost. The model "
+            f"before the change is {kept[-1]}; to use it, copy it as {MODEL} to another folder."
+        )
     os.replace(kept[-1], folder / MODEL)
     left = f"; {len(kept) - 1} earlier changes can be taken back" if len(kept) > 1 else ""
     say(f"{folder} is as it was before the last change{left}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import typer
@@ -58,15 +58,22 @@ def show_list(columns: Sequence[str], rows: Iterable[Sequence[str]], *, width: i
     (Console() if Console().is_terminal else Console(width=width)).print(table)
 
 
-def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], caption: str = "") -> None:
-    """Print a table below its title; ``rows`` hold texts, the first column to the left."""
+def show(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    caption: str = "",
+    *,
+    names: Collection[int] = (0,),
+) -> None:
+    """Print a table below its title; columns ``names`` hold names, which are cut or wrapped to fit; others numbers."""
 
     def cell(value: Any) -> Any:
         return visible(value) if isinstance(value, str) else value
 
     table = Table(box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
-        table.add_column(cell(column), justify="left" if i == 0 else "right", no_wrap=i > 0)
+        table.add_column(cell(column), justify="left" if i in names else "right", no_wrap=i not in names)
     for row in rows:
         table.add_row(*map(cell, row))
     screen = console()

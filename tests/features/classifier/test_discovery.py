@@ -1,3 +1,4 @@
+import warnings
 from copy import copy
 
 import numpy as np
@@ -106,6 +107,13 @@ def test_a_group_beside_a_known_class_is_a_piece_of_it():
         assert (group.piece_of == "class 3") == (group.rows < 40).all()
 
 
+def test_with_few_known_classes_no_group_is_called_a_piece():
+    X, y = rows(np.arange(6), 30, noise=0.3)
+    model = OpenSetClassifier(random_state=0, folds=2, threshold=-50.0).fit(X, y)
+    (group,) = model.discover(rows([3], [40], seed=1, noise=0.3)[0]).groups
+    assert (group.nearest[0], group.piece_of) == (3, None)
+
+
 def test_purity_lies_in_its_interval_as_often_as_promised():
     inside, forecast, real = [], [], []
     for seed in range(4):
@@ -208,6 +216,24 @@ def test_words(model, stream):
     assert all(group.words == () for group in model.discover(X, texts=["!"] * len(X)).groups)
 
 
+def test_rows_without_a_text_have_no_words(model, stream):
+    X, y = stream
+    texts = np.array([None if one % 2 else f"thing{one}" for one in y], object)
+    words = {word for group in model.discover(X, texts=texts).groups for word in group.words}
+    assert words == {f"thing{one}" for one in range(KNOWN, KNOWN + 8, 2)}
+
+
+def test_tables_with_names_of_columns_are_read_without_a_warning(stream):
+    pd = pytest.importorskip("pandas")
+    X, y = rows(np.arange(KNOWN), 5)
+    names = [f"x{i}" for i in range(WIDTH)]
+    model = OpenSetClassifier(random_state=0, folds=2, rejector="knn").fit(pd.DataFrame(X, columns=names), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = model.discover(pd.DataFrame(stream[0], columns=names)[names[::-1]])
+    assert len(found.groups) >= 4
+
+
 def test_as_a_text(found):
     lines = str(found).splitlines()
     assert len(lines) == 8
@@ -236,14 +262,14 @@ class TestBadInput:
             model.discover(X[(y == KNOWN + 7)][:7])
 
     def test_rejected_rows_that_are_all_alike(self, model):
-        with pytest.raises(ValueError, match="50 of 50 rows are rejected, and hold only 1 different ones"):
+        with pytest.raises(ValueError, match="50 of 50 rows are rejected, but they are all alike; at least 10"):
             model.discover(np.repeat(CENTRES[[50]], 50, axis=0))
 
     def test_nothing_in_common(self, model):
         X = 0.3 * np.random.default_rng(0).normal(size=(12, WIDTH))
         groups = model.discover(X)
         assert groups.groups == ()
-        assert groups.notes == (f"No {LEAST} rows belong together: what is rejected has nothing in common.",)
+        assert groups.notes == (f"No {LEAST} rejected rows belong together.",)
 
     def test_other_width_and_other_number_of_texts(self, model, stream):
         X, _ = stream

@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from openauc import evaluate
 from openauc.features import OpenSetClassifier
 from openauc.features.classifier import splits
+from openauc.features.classifier.tables import guarantee_of
 from openauc.features.scores.registry import SCORES
 from tests.features.samples import blobs
 
@@ -84,7 +85,7 @@ def test_decisions_far_from_a_new_class_stay():
     np.testing.assert_array_equal(model.classify(TEST[TEST_Y < 5]), classes)
     assert np.mean(model.predict(TEST[TEST_Y < 5]) == answers) >= 0.99
     assert np.corrcoef(model.open_score(TEST[TEST_Y < 5]), score)[0, 1] > 0.99
-    assert "0 change their class" in model.report_.notes[-1]
+    assert "that the model keeps, none is decided otherwise" in model.report_.notes[-1]
 
 
 def test_more_rows_of_a_known_class():
@@ -123,7 +124,9 @@ def test_the_report_says_what_changed():
     model.add_classes(X[rows], names_of(Y[rows]))
     report = model.report_
     assert (report.n_samples, report.n_classes, report.small_classes) == (210, 7, ("fox", "gnu"))
-    assert "10 rows were added, of the new classes 'fox', 'gnu'. Of 200 training rows" in str(report)
+    assert "10 rows added, with the new classes 'fox', 'gnu'. Of the 200 training rows" in str(report)
+    assert (report.n_added, guarantee_of(model).openauc, guarantee_of(model).acceptance) == (10, None, 0.95)
+    assert guarantee_of(fitted()).openauc is not None
     assert model.guarantee_.startswith("about 95 %")
 
 
@@ -139,8 +142,8 @@ def test_few_rows_that_are_not_one_thing_are_told():
     rows = np.flatnonzero(NEW)[::4]
     model.add_classes(X[rows] + 2 * np.random.default_rng(0).normal(size=(len(rows), 10)), names_of(Y[rows]))
     note = model.report_.notes[-1]
-    assert re.match(r"At the threshold of the other classes, 0\.[4-8]\d\d of the added rows would be accepted", note)
-    assert re.search(r"of unknown rows given to these classes 0\.\d\d instead of 0\.\d\d\.$", note)
+    assert re.match(r"At the usual threshold, 0\.[4-8]\d\d of the added rows would be accepted", note)
+    assert re.search(r"unknown rows, too: 0\.\d\d of those of held-out classes, instead of 0\.\d\d\.$", note)
 
 
 def test_thresholds_of_other_classes_stay():
@@ -187,11 +190,13 @@ def test_a_second_time_adds_nothing():
 @pytest.mark.parametrize(
     ("labels", "error", "sentence"),
     [
-        (["fox"] * 79 + ["unknown"], ValueError, "sample 79 is labelled 'unknown', the answer for no class; leave it"),
+        (["fox"] * 79 + ["unknown"], ValueError, "'unknown' cannot be a class: 'unknown' is the answer for no class"),
+        (["fox"] * 78 + ["Unknown "] * 2, ValueError, "'Unknown ' cannot be a class: 'unknown' is the answer"),
+        (["fox"] * 79 + [""], ValueError, "y is missing for sample 79"),
         (["fox"] * 79 + [None], ValueError, "y is missing for sample 79; every sample needs a label"),
         (["fox"] * 79 + ["gnu"], ValueError, "'gnu': one sample each; a new class needs at least 2"),
         ([7] * 80, TypeError, "the classes are names, such as 'ant', but y holds 7"),
-        (["fox"] * 79, ValueError, "80"),
+        (["fox"] * 79, ValueError, "y has 79 entries but X has 80"),
     ],
 )
 def test_labels_that_cannot_be_learned_change_nothing(labels, error, sentence):
@@ -199,6 +204,15 @@ def test_labels_that_cannot_be_learned_change_nothing(labels, error, sentence):
     before = vars(model).copy()
     with pytest.raises(error, match=sentence):
         model.add_classes(X[NEW], labels)
+    assert vars(model) == before
+
+
+def test_numbers_too_large_to_learn_from_change_nothing():
+    model, rows = fitted(), X[NEW].copy()
+    rows[3, 4] = 1e30
+    before = vars(model).copy()
+    with pytest.raises(ValueError, match="X holds too large numbers to learn from, in sample 3"):
+        model.add_classes(rows, names_of(Y[NEW]))
     assert vars(model) == before
 
 
@@ -213,7 +227,7 @@ def test_numbers_as_classes():
     model.add_classes(X[NEW], Y[NEW])
     assert model.classes_.tolist() == list(range(7))
     assert set(model.predict(TEST).tolist()) <= {-1, *range(7)}
-    with pytest.raises(ValueError, match="sample 0 is labelled -1, the answer for no class"):
+    with pytest.raises(ValueError, match="-1 cannot be a class: -1 is the answer for no class"):
         model.add_classes(X[Y == 7], [-1] * 40)
 
 

@@ -71,12 +71,15 @@ def test_label_studio(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("row,label\n3,lost\n4,lost\n", r"the rows 4 are not in groups/rows.parquet; name the folder"),
-        ("group,label\n0,lost\n7,\n", r"the groups 7 are not in groups/rows.parquet"),
+        (
+            "row,label\n3,lost\n4,lost\n",
+            r"labels row 4, but groups/rows.parquet has no such row among the rejected rows; name the folder",
+        ),
+        ("group,label\n0,lost\n7,\n", r"labels group 7, but groups/rows.parquet has no such group"),
         ("row,label,text\n3,lost,hello\n", r"line 2: row 3 is 'hello', but 'a card is lost' in groups/rows.parquet"),
         ("row,label\n3,lost\n3,found\n", r"row 3 is called both 'lost' and 'found'; keep one"),
         ("group,label\n0,lost\n0,\n", r"group 0 is called both 'lost' and ''"),
-        ("group,label\n0,\n1, \n", r"names no class; write one in the column 'label'"),
+        ("group,label\n0,\n1, \n", r"names no class; give a label to each group, or row"),
         ("row,label\nthree,lost\n", r"line 2: 'three' is not the number of a row"),
         ("row,group,label\n,,lost\n", r"line 2: neither a row nor a group is named"),
         ("row,name\n3,lost\n", r"has the columns 'row', 'name'; expected 'label', and 'row' or 'group'"),
@@ -96,6 +99,8 @@ def test_what_does_not_fit_is_said(tmp_path: Path, text: str, sentence: str) -> 
         ([task(3, "lost"), task(3, "found")], "row 3 is called both"),
         ([{"id": 1, "row": 3, "text": "hello", "label": "lost"}], "row 3 is 'hello', but 'a card is lost'"),
         (["a"], "is not an export of Label Studio"),
+        ({}, "is not an export of Label Studio.*it is not a list of tasks"),
+        ([{key: value for key, value in task(3).items() if key != "annotations"}], "names no class; give a label"),
     ],
 )
 def test_what_does_not_fit_in_an_export_is_said(tmp_path: Path, tasks: object, sentence: str) -> None:

@@ -49,7 +49,7 @@ class ClassChange:
     known: tuple[bool, bool]
 
     @property
-    def beyond_chance(self) -> bool:
+    def significant(self) -> bool:
         return self.p_holm < LEVEL
 
 

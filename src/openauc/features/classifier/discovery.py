@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
+from openauc._columns import is_empty
 from openauc.features.classifier.copies import equal_rows
 from openauc.features.classifier.grouping import (
     LEAST,
@@ -32,7 +33,7 @@ FEWEST = 10  # different rejected rows to group
 SOUGHT = 3000  # rejected rows, at most, that groups are sought among; the others join them
 NEAREST = 3  # known classes that are named beside a group
 WORDS = 6  # of a group
-FEW_CLASSES = 20  # that make a forecast uncertain
+FEW_CLASSES = 20  # below which a forecast is uncertain, and a new class too easily the nearest of all to a known one
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class Group:
     nearest
         Known classes, the nearest first, at most three.
     piece_of
-        The known class that it is rather a piece of: it is nearer to this class than any group of held-out classes is
-        to another one. Mostly None, also for pieces: what is rejected lies far from its class, as new kinds do.
+        The known class that it is perhaps a piece of: it is nearer to this class than any group of held-out classes is
+        to another one. Mostly None, also for pieces: what is rejected lies far from its class, as new kinds do. Always
+        None with fewer than 20 known classes.
     words
         Words that set its texts apart from those of the other groups, if texts were given.
     """
@@ -67,7 +69,7 @@ class Group:
 
     def __str__(self) -> str:
         low, high = self.purity_interval
-        beside = f"near `{self.nearest[0]}`" if self.piece_of is None else f"rather a piece of `{self.piece_of}`"
+        beside = f"near `{self.nearest[0]}`" if self.piece_of is None else f"perhaps a piece of `{self.piece_of}`"
         words = f": {', '.join(self.words)}" if self.words else ""
         return f"{self.size:,} rows, {self.purity:.2f} of one class ({low:.2f} to {high:.2f}), {beside}{words}"
 
@@ -101,7 +103,7 @@ def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any]
     """Groups among the rows of X that a fitted classifier rejects."""
     if not hasattr(classifier, "examples_"):
         raise ValueError("this model of an older openauc keeps no training rows to compare with; fit it again.")
-    score, predicted = classifier._decide(X)
+    score, predicted = classifier._decide_features(X)
     unknown = ~(score <= classifier.thresholds_[predicted])  # NaN is unknown
     rows = np.flatnonzero(unknown)
     scaling = classifier.head_with_scores_.scaling
@@ -121,6 +123,7 @@ def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any]
     labels = np.full(len(X), NO_GROUP)
     labels[rows] = of_row
     words = distinctive_words(texts, labels) if texts is not None else {}
+    enough = len(classifier.classes_) >= FEW_CLASSES
 
     def group(number: int) -> Group:
         inside = np.flatnonzero(of_row == number)
@@ -135,7 +138,7 @@ def discover(classifier: OpenSetClassifier, X: NDArray[Any], texts: NDArray[Any]
             purity,
             forecast.interval(purity, int(distinct.sum())),
             names,
-            names[0] if near[nearest[0]] < forecast.near else None,
+            names[0] if enough and near[nearest[0]] < forecast.near else None,
             words.get(number, ()),
         )
 
@@ -147,26 +150,27 @@ def _check_rows(n: int, rejected: int, distinct: int) -> None:
     if not rejected:
         raise ValueError(f"none of the {n:,} rows is rejected, so there is nothing to group.")
     if distinct < FEWEST:
-        alike = "" if distinct == rejected else f", and hold only {distinct} different ones"
+        alike = ", but they are all alike" if distinct == 1 else f", but only {distinct} of them differ"
         raise ValueError(
-            f"{rejected:,} of {n:,} rows are rejected{alike}; at least {FEWEST} different ones are needed to find "
-            "groups. Look at them one by one, or come back with more rows."
+            f"{rejected:,} of {n:,} rows are rejected{alike if distinct < rejected else ''}; at least {FEWEST} "
+            "different ones are needed to find groups. Look at them one by one, or come back with more rows."
         )
 
 
 def _notes(classifier: OpenSetClassifier, rows: int, groups: int) -> list[str]:
     notes, classes = [], len(classifier.classes_)
     if not groups:
-        notes.append(f"No {LEAST} rows belong together: what is rejected has nothing in common.")
+        notes.append(f"No {LEAST} rejected rows belong together.")
     if rows > SOUGHT:
         notes.append(
-            f"Groups were sought among {SOUGHT:,} of the {rows:,} rejected rows, so kinds with fewer than about "
-            f"{LEAST * rows // SOUGHT:,} rows may be missing. Discover again among the rows that fit no group."
+            f"Groups were sought among {SOUGHT:,} of the {rows:,} rejected rows; the other rows joined them. New "
+            f"classes with fewer than about {LEAST * rows // SOUGHT:,} rows may be missing: once the groups are named "
+            "and learned, discover again."
         )
     if classes < FEW_CLASSES:
         notes.append(
-            f"The forecast of purity comes from {classes} known classes only; the real purity is more often outside of "
-            "its interval."
+            f"The forecast of purity comes from only {classes} known classes, so the real purity is outside of its "
+            "interval more often than in one of ten groups."
         )
     return notes
 
@@ -179,7 +183,7 @@ def distinctive_words(texts: NDArray[Any], labels: Rows) -> dict[int, tuple[str,
     """
     vectorizer = CountVectorizer(binary=True, token_pattern=r"\w\w\w+")
     try:
-        holds = vectorizer.fit_transform(map(str, texts.tolist()))
+        holds = vectorizer.fit_transform("" if is_empty(text) else str(text) for text in texts.tolist())
     except ValueError:  # there are no words
         return {}
     names, everywhere = vectorizer.get_feature_names_out(), np.asarray(holds.mean(axis=0)).ravel()

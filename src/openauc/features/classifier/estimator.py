@@ -294,7 +294,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """(n, C) probabilities of the classes, for a sample that is known."""
-        return np.asarray(softmax(np.concatenate([logits for _, logits in self._scored(X)]), axis=1))
+        logits = [logits for _, logits in self._scored(self._features(X))]
+        return np.asarray(softmax(np.concatenate(logits), axis=1))
 
     def select_unknown(self, X: ArrayLike, *, fdr: float = 0.1) -> NDArray[np.bool_]:
         """Which samples of a batch to call unknown, so that about ``fdr`` of these are known (Benjamini-Hochberg).
@@ -320,7 +321,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, X: ArrayLike) -> tuple[Floats, Rows]:
         """Score and index of the class of each sample."""
-        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._scored(X)), strict=True)
+        return self._decide_features(self._features(X))
+
+    def _decide_features(self, features: NDArray[Any]) -> tuple[Floats, Rows]:
+        scores, predicted = zip(*((score, logits.argmax(1)) for score, logits in self._scored(features)), strict=True)
         return np.concatenate(scores), np.concatenate(predicted)
 
     def _by_name(self, X: Any) -> Any:
@@ -336,15 +340,14 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return checked_table(X[wanted.tolist()])
 
-    def _scored(self, X: ArrayLike) -> Iterator[tuple[Floats, Floats]]:
+    def _scored(self, features: NDArray[Any]) -> Iterator[tuple[Floats, Floats]]:
         """Scores and logits, a chunk of samples at a time."""
-        check_is_fitted(self)
-        features = self._features(X)
         for start in range(0, len(features), CHUNK):
             yield self._score(features[start : start + CHUNK])
 
     def _features(self, X: ArrayLike) -> NDArray[Any]:
         """Checked features, in the type of fit."""
+        check_is_fitted(self)
         return np.asarray(validate_data(self, self._by_name(X), reset=False, dtype=[self.dtype_]))
 
     def _score(self, X: Array) -> tuple[Array, Array]:
@@ -362,7 +365,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Share of unknown samples among samples like these, for :attr:`Explanation.p_unknown`. None: it is estimated
             from X, so X should be a batch rather than one sample.
         """
-        check_is_fitted(self)
         if unknown_share is not None:
             check_fraction("unknown_share", unknown_share, one=False)
         return explain(self, self._features(X), unknown_share)
@@ -375,7 +377,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         texts
             Text of each sample, for the words that set a group apart.
         """
-        check_is_fitted(self)
         features = self._features(X)
         if texts is not None:
             texts = np.asarray(texts)
@@ -400,7 +401,6 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         from openauc.features.classifier.extension import add_classes
 
-        check_is_fitted(self)
         add_classes(self, self._features(X), y, names)
         return self
 

@@ -20,9 +20,10 @@ from sklearn.utils.validation import column_or_1d
 from openauc._validation import UNKNOWN, check_same_length, named
 from openauc.features.classifier.copies import find_copies, first_rows
 from openauc.features.classifier.evidence import USUAL_ROWS, EvidenceScale, HeadWithScores, Scored
-from openauc.features.classifier.explanation import Examples
+from openauc.features.classifier.explanation import LARGEST, Examples
 from openauc.features.classifier.fitting import SMALL_CLASS
 from openauc.features.classifier.heads import Head
+from openauc.features.classifier.labels import spelled_alike
 from openauc.features.classifier.report import GUARANTEE_ROOM
 from openauc.features.classifier.splits import deal
 from openauc.features.scores.base import Floats, Rows
@@ -69,9 +70,10 @@ class Data(NamedTuple):
 def add_classes(classifier: OpenSetClassifier, X: NDArray[Any], y: ArrayLike, names: ArrayLike | None) -> None:
     """Let a fitted classifier learn (n, d) features of new classes, or more of known ones."""
     fitted, kept, report = classifier.head_with_scores_, _kept(classifier), classifier.report_
-    labels = _checked_labels(classifier, y)
-    check_same_length(X=X, y=labels, **({} if names is None else {"names": np.asarray(names)}))
-    features = fitted.scaling(X)
+    check_same_length(X=X, y=np.asarray(y), **({} if names is None else {"names": np.asarray(names)}))
+    labels, features = _checked_labels(classifier, y), fitted.scaling(X)
+    if len(far := np.flatnonzero(~(np.abs(features) < LARGEST).all(axis=1))):
+        raise ValueError(f"X holds too large numbers to learn from, in sample {far[0]}; leave it out, or mend it.")
     new = _new_rows(classifier, kept, features, labels)
     features, labels = features[new], labels[new]
     names = None if names is None else np.asarray(names)[new]
@@ -106,6 +108,7 @@ def add_classes(classifier: OpenSetClassifier, X: NDArray[Any], y: ArrayLike, na
     changed.report_ = replace(
         report,
         n_samples=report.n_samples + len(code),
+        n_added=report.n_added + len(code),
         n_classes=len(classes),
         accuracy=float((report.accuracy * n + some.correct.sum()) / (n + len(some.label))),
         small_classes=(*report.small_classes, *small),
@@ -196,18 +199,19 @@ def _kept(classifier: OpenSetClassifier) -> Examples:
 def _checked_labels(classifier: OpenSetClassifier, y: ArrayLike) -> NDArray[Any]:
     """Labels of the kind that the classes have."""
     given: NDArray[Any] = column_or_1d(y)
-    texts = classifier.classes_.dtype.kind in "UO"
+    texts, known = classifier.classes_.dtype.kind in "UO", set(classifier.classes_.tolist())
     for row, label in enumerate(given.tolist()):
-        if label is None or label != label:
+        if label is None or label != label or label == "":
             raise ValueError(f"y is missing for sample {row}; every sample needs a label.")
         if isinstance(label, str) != texts:
             kind = "names" if texts else "numbers"
             raise TypeError(
                 f"the classes are {kind}, such as {classifier.classes_.tolist()[0]!r}, but y holds {label!r}."
             )
-        if label == classifier.unknown_label_:
+        if spelled_alike(label, classifier.unknown_label_) and label not in known:
             raise ValueError(
-                f"sample {row} is labelled {label!r}, the answer for no class; leave it out, or name its class."
+                f"{label!r} cannot be a class: {classifier.unknown_label_!r} is the answer for no class. Leave these "
+                "rows out, or name their class."
             )
     labels = given.astype(str) if texts else given
     names, size = np.unique(labels, return_counts=True)
@@ -242,11 +246,18 @@ def _notes(
     ]
     taken = before.predicted != after.predicted
     flipped = ~taken & (rejected[0] != rejected[1])
-    what = f"{n:,} rows were added" + (f", of the new classes {named(added.tolist(), 5)}" if len(added) else "")
+    what = f"{n:,} row{'s' * (n != 1)} added"
+    if len(added):
+        what += f", with the new class{'es' * (len(added) != 1)} {named(added.tolist(), 5)}"
+    changed = "none is decided otherwise"
+    if (taken | flipped).any():
+        changed = (
+            f"{int((taken | flipped).sum()):,} are decided otherwise: {int(taken.sum()):,} by another class, "
+            f"{int(flipped.sum()):,} by being rejected or accepted"
+        )
     return [
-        f"{what}. Of {len(taken):,} training rows that the model keeps, {int((taken | flipped).sum()):,} are decided "
-        f"otherwise: {int(taken.sum()):,} change their class, {int(flipped.sum()):,} are now rejected or accepted. The "
-        "forecast is that of the classes before."
+        f"{what}. Of the {len(taken):,} training rows that the model keeps, {changed}. The report's forecast "
+        "was made without the added rows."
     ]
 
 
@@ -260,13 +271,14 @@ def _accepted(old: OpenSetClassifier, new: OpenSetClassifier, scores: Floats, ad
     if share >= new.acceptance - room:
         return []
     sentence = (
-        f"At the threshold of the other classes, {share:.3f} of the added rows would be accepted: their classes have "
-        "few rows, or are not one thing each. Add rows of them."
+        f"At the usual threshold, {share:.3f} of the added rows would be accepted: their classes have few rows, or are "
+        "not one thing each. Add rows of them."
     )
     unknown, own = old.held_out_scores_[old.held_out_kinds_ < 0], new.thresholds_[added.label].max()
     if own > usual and len(unknown):
         sentence += (
-            f" The threshold of new classes accepts {new.acceptance:g} of them, and of unknown rows given to these "
-            f"classes {np.mean(unknown <= own):.2f} instead of {np.mean(unknown <= usual):.2f}."
+            f" To accept {new.acceptance:g} of them, the new classes have a threshold of their own, which accepts more "
+            f"unknown rows, too: {np.mean(unknown <= own):.2f} of those of held-out classes, instead of "
+            f"{np.mean(unknown <= usual):.2f}."
         )
     return [sentence]

@@ -69,12 +69,12 @@ def labelled_rows(path: Path, lines: Sequence[Line], pool: Pool) -> tuple[Rows, 
             raise ValueError(f"{path}, {line.where}: neither a row nor a group is named; write the number of one.")
         if said.setdefault(key, line.label) != line.label:
             raise ValueError(f"{path}: {kind} {key} is called both {said[key]!r} and {line.label!r}; keep one of them.")
-    known = (("rows", [row for row in rows if row not in at]), ("groups", sorted({*groups} - {*pool.group.tolist()})))
+    known = ((ROW, [row for row in rows if row not in at]), (GROUP, sorted({*groups} - {*pool.group.tolist()})))
     for kind, strange in known:
         if strange:
             raise ValueError(
-                f"{path}: the {kind} {named(strange, 3)} are not in {pool.path}; name the folder that these labels "
-                "belong to, with --groups."
+                f"{path} labels {kind} {named(strange, 3)}, but {pool.path} has no such {kind} among the rejected "
+                "rows; name the folder that these labels belong to, with --groups."
             )
     texts = [] if pool.text is None else pool.text.tolist()
     for line in lines:
@@ -88,7 +88,7 @@ def labelled_rows(path: Path, lines: Sequence[Line], pool: Pool) -> tuple[Rows, 
     labels = np.array([rows.get(row, groups.get(group, "")) for row, group in pairs], np.str_)
     found = np.flatnonzero(labels != "")
     if not len(found):
-        raise ValueError(f"{path} names no class; write one in the column {LABEL!r} of each group that you know.")
+        raise ValueError(f"{path} names no class; give a {LABEL} to each group, or row, that you know.")
     return found, labels[found]
 
 
@@ -104,9 +104,22 @@ def look_alike(labels: NDArray[Any], classes: NDArray[Any]) -> Iterator[str]:
     """Remarks on new classes whose names differ from another class in case or spaces only."""
     first: dict[str, str] = {}
     for name in dict.fromkeys([*map(str, classes.tolist()), *map(str, labels.tolist())]):
-        before = first.setdefault(re.sub(r"[\s_-]+", "", name.lower()), name)
+        before = first.setdefault(_plain(name), name)
         if before != name and name not in classes.astype(str):
             yield f"{name!r} is learned beside {before!r}; if they are one class, write the name alike, and try again."
+
+
+def spelled_alike(one: Any, other: Any) -> bool:
+    """Whether two labels differ at most in case, spaces, ``_`` and ``-``; numbers in nothing.
+
+    >>> spelled_alike("Lost card", "lost_card"), spelled_alike(-1, 1)
+    (True, False)
+    """
+    return bool(_plain(one) == _plain(other)) if isinstance(one, str) and isinstance(other, str) else bool(one == other)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name.lower())
 
 
 def _of_table(path: Path) -> Iterator[Line]:
@@ -139,7 +152,9 @@ def _said(value: Any) -> str:
 
 def _of_label_studio(path: Path) -> Iterator[Line]:
     try:
-        tasks = [(task, task.get("data", task), list(_labels(task))) for task in parse_json(path.read_bytes())]
+        if not isinstance(given := parse_json(path.read_bytes()), list):
+            raise TypeError("it is not a list of tasks")
+        tasks = [(task, task.get("data", task), list(_labels(task))) for task in given]
         about = [(data[ROW], data.get(GROUP), data.get("text")) for _, data, _ in tasks]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
@@ -158,8 +173,8 @@ def _of_label_studio(path: Path) -> Iterator[Line]:
 
 def _labels(task: dict[str, Any]) -> Iterator[list[str]]:
     """The labels of each annotation of a task: choices, or what was typed."""
-    if "annotations" in task:
-        done = [one["result"] for one in task["annotations"] if not one.get("was_cancelled")]
+    if "data" in task:  # not JSON-MIN, and without annotations as it was imported
+        done = [one["result"] for one in task.get("annotations", ()) if not one.get("was_cancelled")]
         found = [[part["value"] for part in result] for result in done]
     else:
         found = [[value for key, value in task.items() if key not in _NO_LABELS]]

@@ -42,6 +42,8 @@ class FitReport:
     ----------
     n_samples, n_classes, n_outliers, width
         Number of training samples of known classes, of classes, of outliers, and of features.
+    n_added
+        How many of the samples were added after the fit, which was when results on new classes were forecast.
     head, strength, accuracy
         The head, its strength, and its accuracy on samples it was not trained on (cross-fitted).
     tried
@@ -66,6 +68,7 @@ class FitReport:
     strength: float
     accuracy: float
     chosen: str
+    n_added: int = 0
     tried: tuple[Tried, ...] = ()
     max_ofpr: float | None = None
     near_copies: int = 0

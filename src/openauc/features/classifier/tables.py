@@ -353,10 +353,10 @@ def _answer(classifier: OpenSetClassifier) -> Label:
 
 
 def guarantee_of(classifier: OpenSetClassifier) -> Guarantee:
-    """The guarantee of a classifier at its threshold, and its forecast."""
+    """The guarantee of a classifier at its threshold, and its forecast; none for classes that were added since."""
     guaranteed = classifier.threshold == "acceptance" and not classifier.guarantee_.startswith("none")
     report = classifier.report_
-    expected = report.expected if report.max_ofpr is None else None
+    expected = report.expected if report.max_ofpr is None and not report.n_added else None
     return Guarantee(
         acceptance=classifier.acceptance if guaranteed else None,
         kind=classifier.calibration_kind_,

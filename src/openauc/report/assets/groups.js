@@ -126,7 +126,8 @@
 
   // --- what is shown -------------------------------------------------------------------------------------------------
 
-  const alike = (name) => name.toLowerCase().replace(/[\s_-]+/g, " ");
+  const plain = (name) => name.toLowerCase().replace(/[\s_-]+/g, "");
+  const alike = (name, other) => name !== other && plain(name) === plain(other);
 
   // What the name of a group means.
   function meaning(g) {
@@ -137,8 +138,10 @@
     const beside = joined.length ? ` Together with group ${joined.join(", ")}.` : "";
     if (!name) return beside.trim();
     if (classes.includes(name)) return `Joins the known class.${beside}`;
-    const near = classes.find((label) => alike(label) === alike(name));
-    return `A new class.${near === undefined ? "" : ` There is a known class ${near}.`}${beside}`;
+    const near = classes.find((label) => alike(label, name));
+    const other = groups.findIndex((_, other) => alike(nameOf(other), name));
+    const about = near !== undefined ? ` There is a known class ${near}.` : other >= 0 ? ` Group ${other} is called ${nameOf(other)}.` : "";
+    return `A new class.${about}${beside}`;
   }
 
   function showCard(g) {
@@ -197,7 +200,7 @@
   // Take the name that is typed; false where it is refused.
   function take(g) {
     const input = part(g, "naming"), name = input.value.trim();
-    if (name === unknown) {
+    if (name === unknown || (name && alike(name, unknown) && !classes.includes(name))) {
       input.setAttribute("aria-invalid", "true");
       part(g, "state").textContent = `“${unknown}” is the answer of the model for no class; choose another name.`;
       return false;
@@ -260,7 +263,8 @@
       return;
     }
     const quoted = (value) => (/[",\r\n]|^\s|\s$/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
-    const file = [["row", "group", "label", "note", "text"], ...found].map((line) => `${line.map((value) => quoted(String(value))).join(",")}\r\n`);
+    const inert = (value) => (/^'*[=+@\t\r-]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value); // no formula in a spreadsheet
+    const file = [["row", "group", "label", "note", "text"], ...found].map((line) => `${line.map((value) => quoted(inert(String(value)))).join(",")}\r\n`);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(file, { type: "text/csv;charset=utf-8" }));
     link.download = "labels.csv";
