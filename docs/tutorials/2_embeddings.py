@@ -150,12 +150,12 @@ for name, answers in {"before": before, "after": after}.items():
 # - Rows that fit no group are left alone. A group has at least five rows.
 # - Only rejected rows are grouped. New kinds that the model takes for known classes are in no group.
 # - Of more than 3,000 rejected rows, groups are sought among 3,000, and the others join them. Small kinds may be
-#   missing; discover again among the rows that fit no group.
-# - ``piece_of`` marks a group that is rather a piece of a known class. It is seldom given: what is rejected lies far
-#   from its class, as new kinds do.
+#   missing; discover again once the groups are learned.
+# - ``piece_of`` marks a group that is perhaps a piece of a known class. It needs 20 known classes, and is seldom given:
+#   what is rejected lies far from its class, as new kinds do.
 # - A new class needs two rows. With fewer than ten it has no guarantee of its own, and may take rows that belong to no
 #   class.
-# - The forecast in ``report_`` remains that of the fit.
+# - The forecast in ``report_`` remains that of the fit. It does not cover the new classes, so no verdict judges by it.
 #
 # On the command line
 # -------------------
