@@ -42,6 +42,7 @@ SMOKE = {
         "openauc fit table.csv -o model --quiet",
         "openauc predict model table.csv -o decisions.csv",
     ],
+    "hub": ["python -c \"from openauc import OpenSetClassifier as C; C.load('model').save_pretrained('card')\""],
     "onnx": ["openauc fit table.csv -o model --quiet --onnx model.onnx"],
 }
 """What is tried once an extra is installed, besides those before it."""

@@ -500,6 +500,73 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         return load(folder)
 
+    def save_pretrained(self, save_directory: Any, *, repo_id: str | None = None) -> None:
+        """:meth:`save`, and a model card in ``README.md`` unless there is one."""
+        from openauc.features.classifier.hub import save_pretrained
+
+        save_pretrained(self, save_directory, repo_id=repo_id)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: Any,
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: Any = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+    ) -> OpenSetClassifier:
+        """Read a model from a folder, or else from a repository of the Hugging Face Hub.
+
+        Parameters
+        ----------
+        pretrained_model_name_or_path
+            A folder, or the name of a repository, ``"user/model"``.
+        revision
+            Branch, tag or commit; name a commit to get the same model for ever.
+        token, cache_dir, force_download, local_files_only
+            As in ``huggingface_hub.hf_hub_download``.
+        """
+        from openauc.features.classifier.hub import from_pretrained
+
+        options = {"cache_dir": cache_dir, "force_download": force_download, "local_files_only": local_files_only}
+        return from_pretrained(pretrained_model_name_or_path, revision=revision, token=token, **options)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str = "Push model using openauc.",
+        private: bool | None = None,
+        token: str | bool | None = None,
+        branch: str | None = None,
+        create_pr: bool | None = None,
+        names: bool = False,
+    ) -> str:
+        """Upload the model and its card to the Hugging Face Hub; return the address of the commit.
+
+        Parameters
+        ----------
+        repo_id
+            Name of the repository, ``"user/model"``; it is created if it does not exist.
+        private
+            Whether a new repository is private; None: as your account or organization has it.
+        token
+            As in ``huggingface_hub``; None: that of ``hf auth login``.
+        branch
+            Where to commit; it is created if it does not exist. None: ``main``.
+        create_pr
+            Whether to open a pull request rather than commit.
+        names
+            Whether to upload the texts, file names or ids of the training rows that the model keeps for
+            :meth:`explain`. Their embeddings are uploaded anyway.
+        """
+        from openauc.features.classifier.hub import push_to_hub
+
+        options: Any = {"private": private, "token": token, "branch": branch, "create_pr": create_pr, "names": names}
+        return push_to_hub(self, repo_id, commit_message=commit_message, **options)
+
     def export_onnx(self, path: Any, *, dtype: str | None = None) -> None:
         """Write the model as ONNX: embedding in; label, score and p-value out, threshold and class names inside.
 

@@ -1,0 +1,141 @@
+"""Models on the Hugging Face Hub, or in a folder as it has them: the arrays, and a model card."""
+
+from __future__ import annotations
+
+from copy import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from openauc._files import write_text
+from openauc._validation import import_extra
+from openauc.features.classifier.files import load, save
+from openauc.features.classifier.tables import MODEL
+
+if TYPE_CHECKING:
+    from openauc.features.classifier.estimator import OpenSetClassifier
+
+CARD = """---
+library_name: openauc
+tags:
+- open-set-recognition
+- out-of-distribution-detection
+---
+
+# {title}
+
+A classifier of {about}. It answers with one of {n_classes} classes, or with `{unknown}` for what is in none of them.
+
+## Use
+
+```python
+# pip install 'openauc[{extras}]'
+from openauc import OpenSetClassifier
+{imports}
+model = OpenSetClassifier.from_pretrained("{repo}")
+{X}
+model.predict(X)       # a class, or {unknown}, for each row
+model.open_score(X)    # higher = more unknown
+print(model.explain(X))
+```
+
+On the command line: `hf download {repo} --local-dir model`, then `openauc predict model TABLE -o decisions.csv`.
+
+## Guarantee
+
+{guarantee}
+
+## Classes
+
+{classes}
+
+## What was measured
+
+```text
+{report}
+```
+
+## Limits
+
+- It knows {about} only. Its answers for others mean nothing.
+- The guarantee is about rows of known classes that are like those it was calibrated with. It does not say how many
+  unknown rows are rejected: that is forecast from held-out classes, for new classes that are like them.
+- `{file}` holds {n_examples:,} of the training rows as embeddings{names}.
+"""
+
+
+def save_pretrained(classifier: OpenSetClassifier, folder: Any, *, repo_id: str | None = None) -> None:
+    """Write the model, and a card of it unless there is one."""
+    place = Path(folder)
+    save(classifier, place)
+    if not (place / "README.md").exists():
+        write_text(place / "README.md", card(classifier, repo_id or place.resolve().name))
+
+
+def from_pretrained(name: Any, **options: Any) -> OpenSetClassifier:
+    """The model in a folder, or else in a repository of the Hub."""
+    if Path(name).exists():
+        return load(name)
+    hub = import_extra("huggingface_hub", f"{str(name)!r} is not a folder here, and the Hub", "'openauc[hub]'")
+    try:
+        file = hub.hf_hub_download(str(name), MODEL, library_name="openauc", **options)
+    except Exception as error:  # the Hub's errors and those of its HTTP client have no base in common
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise FileNotFoundError(
+            f"there is no folder {str(name)!r}, and no {MODEL} in a repository of that name ({type(error).__name__}: "
+            f"{reason}). Name a folder, or a repository as 'user/model'; if it is private, pass token, or run "
+            "`hf auth login`."
+        ) from error
+    return load(Path(file).parent)
+
+
+def push_to_hub(
+    classifier: OpenSetClassifier,
+    repo_id: str,
+    *,
+    commit_message: str,
+    private: bool | None = None,
+    token: str | bool | None = None,
+    branch: str | None = None,
+    create_pr: bool | None = None,
+    names: bool = False,
+) -> str:
+    """Upload the model and its card in one commit; the address of the commit, or of the pull request."""
+    hub = import_extra("huggingface_hub", "push_to_hub", "'openauc[hub]'")
+    check_is_fitted(classifier)
+    if not names:
+        classifier = copy(classifier)
+        classifier.examples_ = classifier.examples_._replace(names=None)
+    with TemporaryDirectory() as folder:
+        save_pretrained(classifier, folder, repo_id=repo_id)  # before anything is created
+        api = hub.HfApi(token=token, library_name="openauc")
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        if branch is not None:
+            api.create_branch(repo_id, branch=branch, exist_ok=True)
+        files = [hub.CommitOperationAdd(file.name, file) for file in sorted(Path(folder).iterdir())]
+        to = {"repo_id": repo_id, "revision": branch, "create_pr": create_pr}
+        commit = api.create_commit(operations=files, commit_message=commit_message, **to)
+    return str(commit.pr_url or commit.commit_url)
+
+
+def card(classifier: OpenSetClassifier, repo_id: str) -> str:
+    """The model card, in Markdown."""
+    encoder, width, examples = classifier.table_spec_.encoder, classifier.n_features_in_, classifier.examples_
+    return CARD.format(
+        title=repo_id.rpartition("/")[2],
+        repo=repo_id,
+        about=f"embeddings by `{encoder}`" if encoder else f"rows of {width} numbers",
+        unknown=classifier.unknown_label_,
+        extras="hub,encode" if encoder else "hub",
+        imports="from openauc.encoders import get_encoder\n" if encoder else "",
+        X=f'X = get_encoder("{encoder}")(items)' if encoder else f"X = ...                # an array (n, {width})",
+        guarantee=f"{classifier.guarantee_[0].upper()}{classifier.guarantee_[1:]}. {classifier.guarantee_details_}",
+        classes=", ".join(f"`{label}`" for label in classifier.classes_.tolist()),
+        n_classes=len(classifier.classes_),
+        report=classifier.report_,
+        file=MODEL,
+        n_examples=len(examples.row),
+        names="" if examples.names is None else ", and their texts, file names or ids",
+    )
