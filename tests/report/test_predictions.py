@@ -13,6 +13,7 @@ from openauc.report import predictions_report
 
 from .conftest import Open, predictions
 
+NAMED = {"good": "good", "<b>bold</b>": "bad"}
 EVIL = "<script>document.title='taken'</script>"
 
 
@@ -101,6 +102,43 @@ def test_marks_move_with_the_slider_and_the_keyboard_works(open_page: Open) -> N
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_jumps_while_the_slider_moves(width: int, two_models: dict[str, Predictions], open_page: Open) -> None:
+    opened = open_page(report(two_models), width=width)
+    places = """() => [...document.querySelectorAll(
+        '.tiles div, .tiles b, .fate td, #rule, #code, #copy, #others td, #classes td, .bar, .presets button, section'
+    )].map(e => { const r = e.getBoundingClientRect(); return [r.left, r.top + scrollY].map(Math.round).join() })"""
+    seen = set()
+    last = int(opened.page.locator("#threshold").get_attribute("max"))
+    for position in (0, 1, last // 3, last // 2, last - 1, last):
+        opened.move_to(position)
+        seen.add(tuple(opened.page.evaluate(places)))
+    assert len(seen) == 1
+
+
+def test_names_of_curves_stand_beside_the_charts(two_models: dict[str, Predictions], open_page: Open) -> None:
+    opened = open_page(report({"<b>bold</b>": two_models["bad"], "good": two_models["good"]}))
+    for chart, metric in (("oscr", "openauc"), ("roc", "auroc")):
+        legend = opened.page.locator(f"figure:has(#{chart}) .legend li")
+        values = {
+            name: 100 * openauc.evaluate(*two_models[key], level=None).values[metric] for name, key in NAMED.items()
+        }
+        assert legend.all_inner_texts() == [f"{name} {values[name]:.1f}\xa0%" for name in NAMED]
+        colors = [legend.nth(i).evaluate("li => getComputedStyle(li).color") for i in range(2)]
+        strokes = "marks => marks.map(mark => getComputedStyle(mark).stroke)"
+        drawn = opened.page.locator(f"#{chart} svg [stroke-width]").evaluate_all(strokes)
+        assert len(set(colors)) == 2
+        assert set(colors) <= set(drawn)
+        names = [f"{name} " for name in NAMED]
+        assert not any(name in (opened.page.locator(f"#{chart}").text_content() or "") for name in names)
+
+
+def test_an_interval_is_never_broken(two_models: dict[str, Predictions]) -> None:
+    text = re.sub(r"<script.*", "", report(two_models), flags=re.S)
+    assert re.search(r"\d\xa0–\xa0\d", text)
+    assert not re.search(r"\d – \d", text)
+
+
 def test_buttons_jump_and_say_where_one_is(open_page: Open) -> None:
     opened = open_page(report({"mine": predictions()}))
     button = opened.page.get_by_role("button", name="reject 95 % of unknown")
@@ -148,7 +186,7 @@ def test_a_class_called_script_is_only_a_name(open_page: Open) -> None:
     )
     assert EVIL in opened.text("#classes tbody td")
     assert EVIL in opened.text("#origins tbody td")
-    assert EVIL[:20] in (opened.page.locator("#oscr svg").text_content() or "")
+    assert EVIL[:20] in (opened.page.locator(".legend").first.text_content() or "")
     assert opened.page.title() != "taken"
     assert opened.complaints == []
 

@@ -131,7 +131,7 @@ def test_intervals_end_where_values_do(tmp_path: Path) -> None:
     for split, value in enumerate((0.9, 0.99, 1.0)):
         keep(store, spec("softmax", split), value)
     (row,) = forest(store_report(store), "OpenAUC on mnist").values()
-    assert re.search(r">\d\d\.\d – 100\.0<", row)
+    assert re.search(r">\d\d\.\d\xa0–\xa0100\.0<", row)
     ends = [float(x) for line in re.findall(r"<line .*?/>", row) for x in re.findall(r'x[12]="(-?[\d.]+)%"', line)]
     assert 0 <= min(ends) < max(ends) <= 100
 
@@ -241,7 +241,7 @@ def test_intervals_that_overlap_are_said_to(tmp_path: Path) -> None:
     assert "; the intervals of 2 others overlap with it." in store_report(store)
     for split in range(3):
         keep(store, spec("arpl", split), 0.98 + 0.001 * split)
-    assert "arpl has the best OpenAUC on mnist, 98.1\xa0% (97.9 – 98.3); no other" in store_report(store)
+    assert "arpl has the best OpenAUC on mnist, 98.1\xa0% (97.9\xa0–\xa098.3); no other" in store_report(store)
 
 
 def test_unfinished_stores_say_so(tmp_path: Path) -> None:

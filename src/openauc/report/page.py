@@ -75,7 +75,8 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def interval(bounds: tuple[float, float], digits: int = 1) -> str:
-    return " – ".join(points(bound, digits) for bound in bounds)
+    """The ends of an interval in percent, on one line."""
+    return "\xa0–\xa0".join(points(bound, digits) for bound in bounds)
 
 
 def change(before: float, after: float) -> str:

@@ -107,8 +107,8 @@ def page_of(
                 all_ranked, tuple(names), compared, None, options.level, options.seed, options.n_replicates
             )
     shown = [
-        {"name": name, "evaluation": evaluation, **audited(ranked)}
-        for name, evaluation, ranked in zip(names, evaluations, all_ranked, strict=True)
+        {"index": i, "name": name, "evaluation": evaluation, **audited(ranked)}
+        for i, (name, evaluation, ranked) in enumerate(zip(names, evaluations, all_ranked, strict=True))
     ]
     stories = [one["changes"] for one in shown]
     data = {"models": drawn, "stories": stories, "flipped": False, "level": options.level}

@@ -3,6 +3,7 @@
 
 const { models, stories, flipped } = data;
 const METRICS = { macro_f_score: "macro F-score", youden_index: "Youden's index", normalized_accuracy: "normalized accuracy" };
+// As in the legend of the page.
 const DASHES = { macro_f_score: null, youden_index: "7 3", normalized_accuracy: "2 3" };
 const slider = $("threshold");
 let active = 0;
@@ -22,11 +23,6 @@ function curves(id, key, area, xLabel, yLabel) {
       if (key === "oscr") marks.push(Plot.areaY(model.band.x, { x: model.band.x, y1: model.band.low, y2: model.band.high, fill: color(i), fillOpacity: 0.16 }));
       marks.push(Plot.line(x, { x, y, stroke: color(i), strokeWidth: i === active ? 2.4 : 1.7, strokeLinejoin: "round" }));
     });
-    // The names, the largest area first, one below the other in the corner that good curves leave free.
-    const letters = Math.floor((0.55 * size) / 7.5);
-    best.forEach((i, rank) => marks.push(Plot.text([`${short(models[i].name, letters)} ${percent(models[i][area])}`], {
-      x: 0.985, y: 0.05 + 0.062 * (models.length - 1 - rank), text: (d) => d, textAnchor: "end", fill: color(i), fontWeight: 600, fontSize: 13, stroke: "var(--paper)", strokeWidth: 4,
-    })));
     const figure = Plot.plot({
       width: size, height: Math.min(size, 460), marginLeft: 44, marginBottom: 40, style: STYLE,
       ariaLabel: `${yLabel} against ${xLabel}`, ariaDescription: best.map((i) => `${models[i].name}: area ${percent(models[i][area])}`).join("; "),
@@ -91,7 +87,6 @@ chart("figure1", (width) => {
       Plot.ruleY([model.openauc], { stroke: "var(--soft)", strokeDasharray: "1 4", strokeLinecap: "round", strokeWidth: 2 }),
       ...keys.map((key) => Plot.line(model.curves[key].x, { x: model.curves[key].x, y: model.curves[key].y, stroke: color(active), strokeWidth: 2, strokeDasharray: DASHES[key] })),
       Plot.dot(keys, { x: (key) => model.best[key][0], y: (key) => model.best[key][1], r: 6, stroke: color(active), strokeWidth: 2, fill: "var(--paper)" }),
-      ...labels(model, keys, width),
     ],
   });
   const moves = keys.map(() => cursor(figure, color(active)));
@@ -100,41 +95,11 @@ chart("figure1", (width) => {
   return figure;
 });
 
-// Names beside the lines of Figure 1, each where nothing else is near.
-function labels(model, keys, width) {
-  const heightAt = (key, x) => {
-    const { x: xs, y: ys } = model.curves[key];
-    const right = Math.min(Math.max(d3.bisectLeft(xs, x), 1), xs.length - 1);
-    const part = xs[right] > xs[right - 1] ? (x - xs[right - 1]) / (xs[right] - xs[right - 1]) : 0;
-    return ys[right - 1] + part * (ys[right] - ys[right - 1]);
-  };
-  const lines = [
-    { name: "OpenAUC", fill: "var(--soft)", height: () => model.openauc },
-    ...keys.map((key) => ({ name: METRICS[key], fill: color(active), height: (x) => heightAt(key, x) })),
-  ];
-  const placed = keys.map((key) => ({ x: model.best[key][0], y: model.best[key][1], half: 0.03 })); // the rings
-  return lines.map((line) => {
-    const half = (4.2 * line.name.length) / (width - 56) + 0.02;
-    // Clear of its own line, and farther from the others, so that the name belongs to one only.
-    const room = ({ x, y }) => d3.min([
-      ...d3.range(x - half, x + half, 0.02).flatMap((at) => {
-        const own = Math.abs(line.height(at) - y);
-        return [Math.min(0.045, own), ...lines.filter((other) => other !== line).map((other) => Math.abs(other.height(at) - y) - own)];
-      }),
-      ...placed.filter((other) => Math.abs(other.x - x) < half + other.half).map((other) => Math.abs(other.y - y) / 2),
-    ]);
-    const spots = [0.05, -0.05, 0.09, -0.09, 0.13, -0.13].flatMap((above) => d3.range(half, 1 - half, 0.02).map((x) => ({ x, y: line.height(x) + above, half })).filter(({ y }) => y < 0.98));
-    const spot = d3.greatest(spots, room);
-    placed.push(spot);
-    return Plot.text([line.name], { x: spot.x, y: spot.y, text: (d) => d, fill: line.fill, fontWeight: 600, fontSize: 12.5, stroke: "var(--paper)", strokeWidth: 4 });
-  });
-}
-
 stories.forEach((ofModel, i) => ofModel.forEach((changes, j) => chart(`story-${i}-${j}`, (width) => {
   const rows = changes.map(([metric, before, after]) => ({ metric, before, after, moved: Math.abs(after - before) > 1e-9 }));
   // As many digits as tell the two apart, as in the text.
   const digits = ({ before, after }) => [1, 2, 3].find((d) => percent(before, d) !== percent(after, d)) ?? 4;
-  const figure = (row, value, anchor, dx) => Plot.text([row], { x: value, y: "metric", text: () => (100 * value).toFixed(row.moved ? digits(row) : 1), dx, textAnchor: anchor, fill: "var(--ink)", fontSize: 12 });
+  const figure = (row, value, anchor, dx) => Plot.text([row], { x: value, y: "metric", text: () => (100 * value).toFixed(row.moved ? digits(row) : 1), dx, textAnchor: anchor, fill: "var(--ink)", fontSize: 12, stroke: "var(--card)", strokeWidth: 4 });
   return Plot.plot({
     width, height: 26 + 44 * rows.length, marginLeft: 34, marginRight: 44, marginTop: 8, marginBottom: 24, style: STYLE,
     ariaLabel: "Metrics before and after the exchange", ariaDescription: rows.map((r) => `${r.metric}: ${percent(r.before)} before, ${percent(r.after)} after`).join("; "),
@@ -142,7 +107,7 @@ stories.forEach((ofModel, i) => ofModel.forEach((changes, j) => chart(`story-${i
     y: { axis: null, domain: rows.map((r) => r.metric) },
     marks: [
       Plot.gridX({ stroke: "var(--grid)", strokeOpacity: 1, ticks: 5 }),
-      Plot.text(rows, { x: 0, y: "metric", text: "metric", textAnchor: "start", dx: -32, dy: -15, fill: "var(--soft)", fontSize: 12.5 }),
+      Plot.text(rows, { x: 0, y: "metric", text: "metric", textAnchor: "start", dx: -32, dy: -15, fill: "var(--soft)", fontSize: 12.5, stroke: "var(--card)", strokeWidth: 4 }),
       Plot.link(rows.filter((r) => r.moved), { x1: "before", x2: "after", y: "metric", stroke: color(i), strokeWidth: 2, markerEnd: "arrow" }),
       Plot.dot(rows, { x: "before", y: "metric", r: 4.5, fill: (r) => (r.moved ? "var(--card)" : "var(--soft)"), stroke: (r) => (r.moved ? color(i) : "var(--soft)"), strokeWidth: 2 }),
       ...rows.map((r) => figure(r, r.before, r.after < r.before ? "start" : "end", r.after < r.before ? 9 : -9)),
@@ -218,10 +183,11 @@ function fillOthers() {
 // --- moving ------------------------------------------------------------------------------------------------------
 
 function rule(t) {
-  if (!flipped) return [`unknown when score > ${exact(t)}`, `labels = decide(y_pred, open_score, threshold=${written(t)})`];
-  const opposite = typeof t === "string" ? (t === "inf" ? "-inf" : "inf") : -t;
-  return [`unknown when confidence < ${exact(opposite)}`, `labels = decide(y_pred, -confidence, threshold=${written(t)})`];
+  const [name, scores, value] = flipped ? ["confidence <", "-confidence", opposite(t)] : ["score >", "open_score", t];
+  const code = `threshold = ${written(t)}\nlabels = decide(y_pred, ${scores}, threshold=threshold)`;
+  return [`unknown when ${name} ${exact(value)}`, code];
 }
+const opposite = (t) => (typeof t === "string" ? (t === "inf" ? "-inf" : "inf") : -t);
 
 function move() {
   const { sweep, n_known, n_unknown, presets } = models[active];
