@@ -132,7 +132,7 @@ def test_counts_are_kept_in_a_work_folder(log: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing/*.parquet",), "there is no file of predictions at nothing/*.parquet"),
+        (("nothing/*.parquet",), "there is no file at nothing/*.parquet"),
         (("log", "--legacy"), "--legacy needs all samples in memory"),
         (("log", "--report", "page.html"), "--report needs all samples in memory"),
         (("log", "--jobs", "2", "--ray"), "--jobs is for processes of this machine"),

@@ -206,7 +206,7 @@ def test_a_bad_row_is_named_with_its_place(model: Path, log: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("none/*.parquet", "-o", "out"), "there is no file of predictions at none/*.parquet"),
+        (("none/*.parquet", "-o", "out"), "there is no file at none/*.parquet"),
         (("log/*.parquet", "-o", "log"), "part 1.parquet is an input, and lies in the output folder"),
         (("log/*.parquet",), "predictions.csv is the name of a file, but each shard has a file of its own"),
         (("log/*.parquet", "-o", "out", "--fdr", 0.1), "--fdr needs all rows of a table at once"),
@@ -318,7 +318,7 @@ def test_texts_are_embedded_by_the_encoder_of_the_model(texts: Path, words: str)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (("texts/*.npz", "-e", "minilm", "-o", "out"), "there is no file of predictions at texts/*.npz"),
+        (("texts/*.npz", "-e", "minilm", "-o", "out"), "there is no file at texts/*.npz"),
         (("texts/*.parquet", "-e", "minilm", "-o", "texts"), "is an input, and lies in the output folder"),
         (("texts/*.parquet", "-e", "minilm"), "features.parquet is the name of a file"),
         (("texts/*.parquet", "-e", "mini", "-o", "out"), "Did you mean 'minilm'?"),

@@ -184,7 +184,7 @@ def test_other_files_are_not_written_over(log: Path) -> None:
 
 
 def test_nothing_to_read(log: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no file of predictions at log/\*.npz"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file at log/\*.npz"):
         map_shards("log/*.npz", Times(), "out")
 
 

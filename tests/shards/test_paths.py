@@ -66,9 +66,9 @@ def test_what_is_sharded(folder: Path) -> None:
     ("source", "error", "message"),
     [
         ("missing.npz", FileNotFoundError, "there is no file missing.npz"),
-        ("log/*.parquet", FileNotFoundError, "there is no file of predictions at log/\\*.parquet; expected files"),
+        ("log/*.parquet", FileNotFoundError, "there is no file at log/\\*.parquet; expected files"),
         ("log/*.txt", ValueError, "notes.txt has the suffix '.txt'"),
-        ("memory://none/*.npz", FileNotFoundError, "there is no file of predictions at memory://none"),
+        ("memory://none/*.npz", FileNotFoundError, "there is no file at memory://none"),
     ],
 )
 def test_nothing_to_read(folder: Path, source: str, error: type[Exception], message: str) -> None:

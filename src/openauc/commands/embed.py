@@ -30,7 +30,7 @@ def embed(
         str, Option("--encoder", "-e", help="See `openauc list encoders`, or the folder of a training.")
     ],
     out: Annotated[
-        str, Option("--out", "-o", help="File to write: .parquet or .npz; of shards, a folder.")
+        str, Option("--out", "-o", metavar="FILE|FOLDER", help="File to write: .parquet or .npz; of shards, a folder.")
     ] = "features.parquet",
     text_column: Annotated[str | None, Option(help="Column of the texts; else `text`, or a likely one.")] = None,
     split: SplitIndex = 0,

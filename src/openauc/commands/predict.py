@@ -43,7 +43,10 @@ def predict(
     run: Annotated[str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or a training, or a protocol.")],
     new: Annotated[str | None, Argument(metavar="[TABLE|IMAGES]", help=f"{NEW_HELP} {SHARDS_HELP}")] = None,
     out: Annotated[
-        str, Option("--out", "-o", help="File to write: .csv, .parquet or .npz; of shards, a folder.")
+        str,
+        Option(
+            "--out", "-o", metavar="FILE|FOLDER", help="File to write: .csv, .parquet or .npz; of shards, a folder."
+        ),
     ] = _OUT,
     fdr: Annotated[
         float | None, Option(help="For MODEL, no threshold: of those called unknown, about this share is known.")

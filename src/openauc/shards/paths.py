@@ -141,7 +141,7 @@ def _listed(source: str) -> list[Shard]:
     found = _listed_by_fsspec(source) if is_url(source) else _listed_here(source)
     if not found:
         raise FileNotFoundError(
-            f"there is no file of predictions at {source}; expected files that end in {', '.join(FORMATS)}. "
+            f"there is no file at {source}; expected files that end in {', '.join(FORMATS)}. "
             "A pattern in quotes, such as 'log/*.parquet', is matched here, not by the shell."
         )
     for shard in found:
