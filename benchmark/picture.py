@@ -1,39 +1,25 @@
-"""The pictures of README and of the start page, light and dark, in docs/images.
+"""The picture of README and of the start page: what open-set recognition is, light and dark, in docs/images.
 
-`python benchmark/picture.py idea` draws what open-set recognition is. `python benchmark/picture.py report` shows the
-top of the report on the two examples; it needs playwright and a Chromium. Without a word: both.
+`python benchmark/picture.py`
 """
 
 from __future__ import annotations
 
 import io
-import shutil
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from matplotlib import pyplot as plt
 from PIL import Image
-from playwright.sync_api import sync_playwright
 from sklearn.datasets import make_blobs
 
-from openauc import OpenSetClassifier, Predictions
+from openauc import OpenSetClassifier
 from openauc.plotting import STYLES
-from openauc.report import predictions_report
 
-ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "docs" / "images"
-WIDTH = 1240
+TARGET = Path(__file__).parents[1] / "docs" / "images"
 
 
-def save(image: Image.Image, name: str) -> None:
-    """256 colours are all that shows of flat areas and smoothed edges, in a fraction of the bytes."""
-    image.quantize(256, dither=Image.Dither.NONE).save(TARGET / name, optimize=True)
-    print(f"{TARGET / name}: {(TARGET / name).stat().st_size / 1000:.0f} kB")
-
-
-def idea() -> None:
+def main() -> None:
     """Three known classes and samples of none, as a usual classifier and `OpenSetClassifier` decide them."""
     rng = np.random.default_rng(1)
     centres = np.array([[-3.2, -1.6], [3.2, -1.6], [0.0, 3.1]])
@@ -47,9 +33,8 @@ def idea() -> None:
         "A usual classifier: every sample gets a class": classifier.classify(everywhere),
         'With openauc: a class, or "unknown"': classifier.predict(everywhere),
     }
-    for name, ground, ink in (("idea.png", "white", "#1f2328"), ("idea-dark.png", "#0d1117", "#e6edf3")):
-        look = {"figure.facecolor": ground, "axes.facecolor": ground, "text.color": ink, "axes.edgecolor": ink}
-        with plt.rc_context(look | {"figure.constrained_layout.use": True, "font.size": 11}):
+    for name, ink in (("idea.png", "#1f2328"), ("idea-dark.png", "#e6edf3")):
+        with plt.rc_context({"text.color": ink, "figure.constrained_layout.use": True, "font.size": 11}):
             figure, both = plt.subplots(1, 2, figsize=(9, 3.5))
             for axes, (title, answer) in zip(both, decided.items(), strict=True):
                 for label, (color, _) in enumerate(STYLES[:3]):
@@ -61,31 +46,13 @@ def idea() -> None:
                 axes.spines[:].set_visible(False)
             axes.annotate("unknown", (5.2, 4.8), ha="center", va="bottom")
             with io.BytesIO() as file:
-                figure.savefig(file, dpi=170)
-                save(Image.open(file).convert("RGB"), name)
+                figure.savefig(file, dpi=170, transparent=True)
+                # 256 colours are all that shows of flat areas and smoothed edges, in a fraction of the bytes.
+                picture = Image.open(file).quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            picture.save(TARGET / name, optimize=True)
+            print(f"{TARGET / name}: {(TARGET / name).stat().st_size / 1000:.0f} kB")
             plt.close(figure)
 
 
-def report() -> None:
-    """The top of the report on the two examples."""
-    examples = {name: Predictions.load(ROOT / "examples" / f"{name}.npz") for name in ("network", "linear")}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as engine:
-        written = Path(folder) / "report.html"
-        written.write_text(predictions_report(examples), encoding="utf-8")
-        browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
-            page = browser.new_page(
-                viewport={"width": WIDTH, "height": 900}, device_scale_factor=2, color_scheme=scheme
-            )
-            page.goto(written.as_uri())
-            page.wait_for_selector("#roc svg")
-            bottom = page.evaluate("document.getElementById('roc').getBoundingClientRect().bottom")
-            shot = page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": bottom + 20})
-            save(Image.open(io.BytesIO(shot)), name)
-
-
-PICTURES = {"idea": idea, "report": report}
-
 if __name__ == "__main__":
-    for word in sys.argv[1:] or PICTURES:
-        PICTURES[word]()
+    main()
