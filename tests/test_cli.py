@@ -490,6 +490,8 @@ def test_classes_that_are_never_predicted(tmp_path: Path) -> None:
     assert "'c', 'd' (2 of 5 samples)" in said
     assert "add --unseen-unknown" in said
     assert "3 known, 2 unknown" in run("evaluate", file, "--unseen-unknown", "--replicates", 10)
+    told = CliRunner().invoke(app, ["threshold", str(file), "--target", "known_acceptance=0.5"])
+    assert (told.exit_code, "hint: Never predicted" in told.stderr) == (0, True), "this target needs no unknown sample"
     file.write_text(file.read_text() + "-1,a,0.7\n")
     result = CliRunner().invoke(app, ["evaluate", str(file), "--replicates", "10"])
     assert "hint: Never predicted" in result.stderr

@@ -72,12 +72,14 @@ class FileOptions(ColumnOptions):
     def names(self) -> ColumnNames:
         return ColumnNames(*(getattr(self, name) for name in ColumnNames._fields))
 
-    def load(self, file: Path) -> tuple[Predictions, Label]:
+    def load(self, file: Path, *, needs_unknown: bool = True) -> tuple[Predictions, Label]:
         """The samples of a file, and the label of unknown ones."""
-        models, label = self.load_all([file])
+        models, label = self.load_all([file], needs_unknown=needs_unknown)
         return models[file], label
 
-    def load_all(self, files: Iterable[Path] | Mapping[Path, Columns]) -> tuple[dict[Path, Predictions], Label]:
+    def load_all(
+        self, files: Iterable[Path] | Mapping[Path, Columns], *, needs_unknown: bool = True
+    ) -> tuple[dict[Path, Predictions], Label]:
         """The samples of files, whose columns may be given, and the label of unknown ones."""
         read = files if isinstance(files, Mapping) else {file: read_columns(file) for file in files}
         models = {file: self._load(file, columns) for file, columns in read.items()}
@@ -85,7 +87,8 @@ class FileOptions(ColumnOptions):
         label = self._unknown_label(*({str(x) for x in labels} for labels in (true, predicted)))
         # Sets, as sorting names is slow.
         unseen = sorted(x for x in true - predicted if str(x) not in (str(label), str(UNKNOWN)))
-        return {file: self._with_unseen(model, file, label, unseen) for file, model in models.items()}, label
+        told = {file: self._with_unseen(model, file, label, unseen, needs_unknown) for file, model in models.items()}
+        return told, label
 
     def _load(self, file: Path, columns: Columns) -> Predictions:
         """The samples in the columns of a file; an error names the options to add."""
@@ -113,7 +116,9 @@ class FileOptions(ColumnOptions):
         say(f"note: y_true holds no -1, so {word!r} is taken as the label of unknown samples.", err=True)
         return word
 
-    def _with_unseen(self, predictions: Predictions, file: Path, label: Label, names: list[Any]) -> Predictions:
+    def _with_unseen(
+        self, predictions: Predictions, file: Path, label: Label, names: list[Any], needs_unknown: bool
+    ) -> Predictions:
         """Make classes that are never predicted unknown, if the option says so; else print a hint that names them."""
         unseen = np.isin(predictions.y_true, names)
         if not unseen.any():
@@ -124,7 +129,7 @@ class FileOptions(ColumnOptions):
         number = f"{int(unseen.sum()):,} of {len(unseen):,} samples"
         seen = f"Never predicted in {file}: {named(names, _MOST_NAMED)} ({number})."
         hint = f"{seen} If the model does not know these classes, their samples are unknown: add --unseen-unknown."
-        if not is_label(predictions.y_true, label).any():
+        if needs_unknown and not is_label(predictions.y_true, label).any():
             raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")
         say(f"hint: {hint}", err=True)
         return predictions
@@ -218,7 +223,8 @@ def threshold(
         unseen = "samples that neither training nor test has seen, or name a file of such predictions"
         remedy = f"train with --validation 0.1, say, to choose on {unseen}"
         raise ValueError(f"{run} has no predictions of a validation part; {remedy}.")
-    predictions, label = columns.load(file if run is None else run / VALIDATION)
+    of = file if run is None else run / VALIDATION
+    predictions, label = columns.load(of, needs_unknown=name != "known_acceptance")
     point = choose_threshold(
         *predictions,
         target=name,  # type: ignore[arg-type]
