@@ -136,7 +136,7 @@ def permuted(values: Floats, rng: np.random.Generator, n: int = REPLICATES) -> F
 
 
 def shown(values: Floats, rule: Callable[[Floats, int], Floats], usual: int) -> dict[str, Any]:
-    """Mean gain one would report over simulated studies (n, splits, 1 + lambdas), and how often as beyond chance."""
+    """Mean gain one would report over simulated studies (n, splits, 1 + lambdas), and how often as significant."""
     gains = rule(gains_of(values), usual)
     means, errors = gains.mean(-1), gains.std(-1, ddof=1) / np.sqrt(gains.shape[-1])
     beyond = means > stats.t.ppf(0.975, gains.shape[-1] - 1) * errors

@@ -180,7 +180,8 @@ def verdicts(
         gain, gap = against_baseline[column][LEARNED], gaps[best]
         gap = Difference(-gap.value, -gap.high, -gap.low, gap.p_holm)
         verdict = "best" if gap.value > 0 else "tied with the best" if gap.p_holm >= 0.05 else "behind"
-        verdict += "; beyond max logit" if gain.value > 0 and gain.p_holm < 0.05 else "; max logit within chance"
+        significant = gain.value > 0 and gain.p_holm < 0.05
+        verdict += f"; {'' if significant else 'not '}significantly above max logit"
         classes = known_classes(column)
         lines.append(
             f"| {title(column)} | {classes} | {100 * (mean[BASELINE] or 0):.1f} "

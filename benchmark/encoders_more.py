@@ -1,7 +1,7 @@
 """Intents embedded by other encoders: is the learned rejector ahead there too, and how far does a better encoder go?
 
 `python benchmark/encoders_more.py --work DIR --data-root DATA [--encoders NAME ...] [--only banking77_25 ...]
-[--splits N] [--embed] [--again] [--write]`, with OMP_NUM_THREADS=1. The encoders are no dependency of the package:
+[--splits N] [--embed] [--again] [--write]`, with OMP_NUM_THREADS=1. The package does not depend on the encoders:
 their wheels are downloaded to DIR and not installed. `mpnet` is all-mpnet-base-v2 (20 minutes to an hour on one core),
 `use` the multilingual universal sentence encoder in numpy (1 minute), and `minilm` the package's own. Embeddings are
 files in the cache, as `openauc embed` makes them, and go on where they were stopped; `--embed` makes them and ends.

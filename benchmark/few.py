@@ -121,11 +121,11 @@ def main() -> None:
             f"{corrected[key]:.2g} | {told} |"
         )
     below = [key for key, values in differences.items() if np.mean(values) < 0]
-    beyond = [key for key in below if corrected[key] < 0.05]
+    significant = [key for key in below if corrected[key] < 0.05]
     lines += [
         "",
-        f"Rows where the learned rejector is below max logit: {len(below)} of {len(results)}, beyond chance "
-        f"{len(beyond)}.",
+        f"Rows where the learned rejector is below max logit: {len(below)} of {len(results)}, "
+        f"significantly (Holm-corrected p < 0.05) {len(significant)}.",
     ]
     write_results("few", {"draws": DRAWS, "results": results, "p_holm": corrected}, "\n".join(lines))
 

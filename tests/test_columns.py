@@ -89,10 +89,16 @@ def test_csv_score_that_is_no_number(tmp_path, score):
         Predictions.load(tmp_path / "p.csv")
 
 
-@pytest.mark.parametrize("content", [b"y_true\n\xff\xfe\n", b"y_true\n" + b'"' + b"x" * 200_000 + b'"\n'])
-def test_unreadable_csv(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"y_true\n0\ncaf\xe9\n", r"p\.csv, line 3 is not text in UTF-8 .*save it as CSV in UTF-8.*'CSV UTF-8'\."),
+        (b"y_true\n" + b'"' + b"x" * 200_000 + b'"\n', r"p\.csv is not a readable CSV file \(field larger"),
+    ],
+)
+def test_unreadable_csv(tmp_path, content, said):
     (tmp_path / "p.csv").write_bytes(content)
-    with pytest.raises(ValueError, match=r"p\.csv .*UTF-8"):
+    with pytest.raises(ValueError, match=said):
         Predictions.load(tmp_path / "p.csv")
 
 

@@ -210,13 +210,18 @@ class Csv(UserDict[str, Any]):
     def __init__(self, path: Path, *, gaps: bool = False) -> None:
         super().__init__()
         self._path, self._gaps = path, gaps
+        content = path.read_bytes()
         try:
-            text = path.read_bytes().decode("utf-8-sig")
+            text = content.decode("utf-8-sig")
             header = re.search(r"\S.*", text)
             self._delimiter = next((mark for mark in ",;\t" if header and mark in header[0]), ",")
             self._read(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{path} is not a readable CSV file in UTF-8 ({error}).") from None
+        except UnicodeDecodeError as error:
+            line = 1 + content.count(b"\n", 0, error.start)
+            hint = "save it as CSV in UTF-8, which Excel calls 'CSV UTF-8'."
+            raise ValueError(f"{path}, line {line} is not text in UTF-8 ({error.reason}); {hint}") from None
+        except csv.Error as error:
+            raise ValueError(f"{path} is not a readable CSV file ({error}).") from None
         if self._delimiter != ",":
             warnings.warn(f"{path}: read as separated by {self._delimiter!r}, not by commas.", stacklevel=4)
 

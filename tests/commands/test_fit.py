@@ -217,7 +217,7 @@ def test_decisions_are_explained(fitted: tuple[Path, str], tmp_path: Path, suffi
     explained = model.explain(np.stack(pq.read_table(folder / "test.parquet")["embedding"].to_pylist()))
     assert columns["explanation"].tolist() == explained.sentence.tolist()
     np.testing.assert_allclose(columns["p_unknown"], explained.p_unknown)
-    assert f"{explained.unknown_share:.0%} unknown rows" in said
+    assert f"assumes that {explained.unknown_share:.0%} of such rows are unknown (estimated from this file)" in said
     row = int(explained.nearest_rows[0, 0])
     assert columns["nearest_1"][0] == f"{NAMES[row // 40]}: {row}, a row"
     added = sum(columns[f"adds_{name}"] for name in explained.contributions)
@@ -231,7 +231,7 @@ def test_texts_can_be_left_out_of_a_model(fitted: tuple[Path, str], tmp_path: Pa
     assert b", a row" not in (tmp_path / "m" / MODEL).read_bytes()
     out = tmp_path / "out.csv"
     said = run("predict", tmp_path / "m", folder / "test.parquet", "-o", out, "--explain", "--unknown-share", 0.25)
-    assert "25% unknown rows" in said
+    assert "assumes that 25% of such rows are unknown (--unknown-share)." in said
     label, row = read_columns(out)["nearest_1"][0].split(": row ")
     assert NAMES[int(row) // 40] == label
 

@@ -55,7 +55,8 @@ def predict(
         bool, Option("--explain", help="For MODEL, also say why each row is accepted or rejected.")
     ] = False,
     unknown_share: Annotated[
-        float | None, Option(help="With --explain: share of unknown rows among such rows; by default estimated.")
+        float | None,
+        Option(help="With --explain: the share of unknown rows to assume; by default estimated from TABLE."),
     ] = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
@@ -123,7 +124,16 @@ def predict(
         )
         explanation = classifier.explain(table.features, unknown_share=unknown_share) if explain else None
         title = f"{folder} on {new}"
-        _write_decisions(classifier, table, Path(out), explanation, fdr=fdr, title=title, keep_formulas=keep_formulas)
+        _write_decisions(
+            classifier,
+            table,
+            Path(out),
+            explanation,
+            unknown_share=unknown_share,
+            fdr=fdr,
+            title=title,
+            keep_formulas=keep_formulas,
+        )
         return
     if explain:
         raise ValueError(
@@ -181,6 +191,7 @@ def _write_decisions(
     out: Path,
     explanation: Explanation | None,
     *,
+    unknown_share: float | None,
     fdr: float | None,
     title: str,
     keep_formulas: bool,
@@ -202,7 +213,8 @@ def _write_decisions(
     unknown = int((columns["prediction"] != columns["y_pred"]).sum())
     say(f"{len(table.features):,} rows in {out}, {unknown:,} of them unknown.")
     if explanation is not None and explanation.p_unknown is not None:
-        say(f"p_unknown is for a share of {explanation.unknown_share:.0%} unknown rows among such rows.")
+        source = "estimated from this file" if unknown_share is None else "--unknown-share"
+        say(f"p_unknown assumes that {explanation.unknown_share:.0%} of such rows are unknown ({source}).")
     answers = columns["prediction"].astype(str).tolist()
     small = {name: answers.count(name) for name in classifier.report_.small_classes if name in answers}
     if small:

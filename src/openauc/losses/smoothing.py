@@ -37,7 +37,7 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float =
         return F.cross_entropy(logits, target)
     num_classes = logits.shape[1]
     if num_classes < 2:
-        raise ValueError(f"smoothing is {smoothing}, but with {num_classes} class there is no other; set smoothing=0.")
+        raise ValueError(f"smoothing is {smoothing}, which needs two classes or more; set smoothing=0.")
     log_probability = F.log_softmax(logits, dim=1)  # (B, K)
     true_class = log_probability.gather(1, target[:, None]).squeeze(1)
     other_classes = log_probability.sum(1) - true_class
