@@ -28,6 +28,15 @@ check: $(FOR_TESTS) style  ## the fast part, under a minute
 		tests/metrics/test_curve.py tests/contracts/test_layers.py tests/test_validation.py tests/test_cli.py \
 		tests/test_readme.py
 
+LOWEST := $(VENV)/lowest
+.PHONY: lowest
+lowest: $(LOWEST)/.for_tests  ## tests with the lowest versions that are supported
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -m "not slow" tests/test_cli.py tests/test_predictions.py \
+		tests/metrics/test_ranking.py tests/test_plotting.py tests/report/test_predictions.py tests/test_torch.py \
+		tests/features/classifier/test_estimator.py tests/features/classifier/test_files.py \
+		tests/features/classifier/test_onnx.py tests/features/classifier/test_hub.py tests/test_encoders.py \
+		tests/training/test_loop.py
+
 .PHONY: lint style doctests
 style: $(FOR_TESTS)
 	$(BIN)/ruff format --check .
@@ -59,6 +68,11 @@ $(FOR_TESTS): pyproject.toml constraints.txt | $(VENV)
 	{ dpkg -s $(DEBIAN) || { apt-get update -qq && apt-get install -y -qq $(DEBIAN); }; } >/dev/null 2>&1 \
 		|| echo "not all of $(DEBIAN) are here: tests without what they need are skipped, or fail where CI is set"
 	touch $(FOR_RUN) $@
+
+$(LOWEST)/.for_tests: pyproject.toml constraints-lowest.txt | $(VENV)
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet -c constraints-lowest.txt -e ".[all]" hypothesis pandas pytest
+	touch $@
 
 clean:
 	rm -rf docs/_build docs/generated $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

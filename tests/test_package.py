@@ -6,10 +6,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import openauc
 
@@ -143,6 +147,20 @@ def test_the_metadata_names_licences_versions_and_extras(wheel: Path) -> None:
     assert {Path(text).name for text in texts} == {"LICENSE", "LICENSE-vendored.txt"}
     assert {*SMOKE, *HEAVY, "all", "docs", "dev"} == set(re.findall(r"^Provides-Extra: (\S+)", about, re.MULTILINE))
     assert "Requires-Python: >=3.11" in about
+
+
+def test_the_lowest_versions_that_are_tried_are_those_that_are_stated() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: words for name, words in project["optional-dependencies"].items() if name not in ("docs", "dev")}
+    stated = {Requirement(word) for word in (*project["dependencies"], *chain.from_iterable(extras.values()))}
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    tried = dict(line.split("==") for line in lines if not line.startswith("#"))
+    tried = {canonicalize_name(name): version for name, version in tried.items()}
+    for wanted in stated:
+        if wanted.name not in ("openauc", "torch"):
+            (bound,) = wanted.specifier
+            assert bound.operator == ">="
+            assert f"{tried[canonicalize_name(wanted.name)]}.".startswith(f"{bound.version}."), wanted
 
 
 @pytest.fixture(scope="module")

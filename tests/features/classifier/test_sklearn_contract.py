@@ -198,3 +198,15 @@ def test_a_clone_is_not_fitted_and_a_pickle_is(data):
     model = OpenSetClassifier(random_state=0).fit(X, y)
     assert not hasattr(clone(model), "classes_")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).open_score(X), model.open_score(X))
+
+
+def test_notebooks_show_it_with_its_parameters() -> None:
+    X, y = blobs(n_classes=3)
+    classifier = OpenSetClassifier(rejector="max_logit", folds=2, random_state=0)
+    unfitted = classifier._repr_html_()
+    fitted = classifier.fit(X, y)._repr_html_()
+    for page in (unfitted, fitted):
+        assert all(f">{name}" in page for name in classifier.get_params())
+        assert 'href="https://scikit-learn.org' not in page  # it has no page there
+    assert "Not fitted" in unfitted
+    assert "Not fitted" not in fitted
