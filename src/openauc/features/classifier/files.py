@@ -234,7 +234,7 @@ def _labels(dtype: str, labels: list[Any]) -> NDArray[Any]:
     """Names or numbers, in the type they had."""
     kind = np.dtype(dtype)
     same_type = all(isinstance(label, str if kind.kind in "UO" else int | float) for label in labels)
-    if kind.kind not in "UOiufb" or not same_type or kind.itemsize * len(labels) > MOST_BYTES:
+    if kind.kind not in "UOiufb" or not same_type or not 0 <= kind.itemsize * len(labels) <= MOST_BYTES:
         raise ValueError("it has no usable list of labels")
     return np.array(labels, kind)
 
