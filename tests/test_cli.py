@@ -511,6 +511,19 @@ def test_classes_that_are_never_predicted(tmp_path: Path) -> None:
     assert "--unseen-unknown needs all samples" in run("evaluate", file, "--shards", "--unseen-unknown", code=2)
 
 
+def test_a_class_with_a_column_is_known_though_never_predicted(tmp_path: Path) -> None:
+    rows = "a,0.8,0.1,0.1\nb,0.1,0.8,0.1\nc,0.4,0.3,0.3\nd,0.3,0.4,0.3\n"
+    file = write_csv(tmp_path / "p.csv", f"y_true,prob_a,prob_b,prob_c\n{rows}")
+    options = ("--probability-columns", "prob_*", "--replicates", 10)
+    said = run("evaluate", file, *options, code=2)
+    assert "'d' (1 of 4 samples)" in said
+    assert "3 known, 1 unknown" in run("evaluate", file, *options, "--unseen-unknown")
+    logits = np.log([[8, 1, 1], [1, 8, 1], [4, 3, 3], [3, 4, 3]])
+    for y_true, more in (([0, 1, 2, 7], {}), (list("abcd"), {"classes": list("abc")})):
+        np.savez(tmp_path / "p.npz", y_true=y_true, logits=logits, **more)
+        assert "3 known, 1 unknown" in run("evaluate", tmp_path / "p.npz", "--unseen-unknown", "--replicates", 10)
+
+
 @pytest.mark.parametrize("column", ["0.3,0.2,0.9", "a,x,y", "a,,b"])
 def test_a_column_prediction_of_another_meaning_is_left_alone(tmp_path: Path, column: str) -> None:
     cells = zip(("a,a,0.1", "b,b,0.2", "-1,a,0.9"), column.split(","), strict=True)

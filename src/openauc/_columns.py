@@ -60,6 +60,19 @@ class ColumnNames(NamedTuple):
                 return {name: name[len(start) : len(name) - len(end)] for name in fit}
         return {}
 
+    def classes(self, columns: Columns) -> set[str]:
+        """Names of the classes that have a column, or a place in a matrix.
+
+        >>> sorted(ColumnNames().classes({"y_true": np.zeros(2), "logits": np.zeros((2, 3))}))
+        ['0', '1', '2']
+        """
+        spread = self.by_class(columns)
+        if "" not in spread.values():
+            return set(spread.values())
+        return set(
+            map(str, columns["classes"] if "classes" in columns else range(columns[next(iter(spread))].shape[1]))
+        )
+
 
 USUAL_NAMES = ColumnNames()
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__|level_\d+|index")  # columns in which pandas numbers the rows

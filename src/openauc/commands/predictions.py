@@ -66,7 +66,9 @@ class FileOptions(ColumnOptions):
     logit_columns: Annotated[
         str | None, Option(metavar="PATTERN", help="The same for logits; without it, logits or 'logit_*'.")
     ] = None
-    unseen_unknown: Annotated[bool, Option("--unseen-unknown", help="Classes never predicted are unknown too.")] = False
+    unseen_unknown: Annotated[
+        bool, Option("--unseen-unknown", help="Classes that are never predicted are unknown.")
+    ] = False
 
     @property
     def names(self) -> ColumnNames:
@@ -86,7 +88,8 @@ class FileOptions(ColumnOptions):
         true, predicted = ({x for model in models.values() for x in set(model[i].tolist())} for i in range(2))
         label = self._unknown_label(*({str(x) for x in labels} for labels in (true, predicted)))
         # Sets, as sorting names is slow.
-        unseen = sorted(x for x in true - predicted if str(x) not in (str(label), str(UNKNOWN)))
+        others = {str(label), str(UNKNOWN)}.union(*map(self.names.classes, read.values()))
+        unseen = sorted(x for x in true - predicted if str(x) not in others)
         told = {file: self._with_unseen(model, file, label, unseen, needs_unknown) for file, model in models.items()}
         return told, label
 
