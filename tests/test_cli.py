@@ -267,6 +267,11 @@ def test_the_shell_completes_names_of_commands() -> None:
     assert names.split() == ["embed", "extend", "evaluate"]
 
 
+def test_only_the_terminal_breaks_the_lines_of_a_help() -> None:
+    for command in typer.main.get_command(app).commands.values():  # type: ignore[attr-defined]
+        assert all("\n" not in paragraph for paragraph in command.help.split("\n\n")), command.name
+
+
 def test_no_help_loses_its_brackets() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     texts = [

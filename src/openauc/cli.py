@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import re
@@ -124,7 +125,8 @@ app = typer.Typer(
 for _panel, _functions in COMMANDS.items():
     for _function in _functions:
         _name = _function.__name__.rstrip("_").replace("_", "-")
-        app.command(_name, cls=_Command, rich_help_panel=_panel)(_function)
+        _help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(_function) or "")  # a terminal breaks lines by itself
+        app.command(_name, cls=_Command, help=_help, rich_help_panel=_panel)(_function)
 
 
 @app.callback(invoke_without_command=True)

@@ -306,7 +306,8 @@ def test_bad_input_with_a_model_is_said_in_one_sentence(fitted: tuple[Path, str]
     assert f"has 9 features for each sample, but {model} was fitted on 8; were they made by the same encoder?" in said
     assert "same encoder?" in run("report", model, tmp_path / "wide.npz", code=2)
     said = run("predict", tmp_path, folder / "test.parquet", *out, code=2)
-    assert f"nor of a model (no {MODEL})" in said
+    assert f"holds no model (no {MODEL}) and no training" in said
+    assert "not a folder of a model or of a training" in run("predict", tmp_path / "modle", "t.csv", *out, code=2)
     assert "holds no trials" in run("report", tmp_path, code=2)
     assert "--fdr is 2" in run("predict", model, folder / "test.parquet", *out, "--fdr", 2, code=2)
     np.savez(tmp_path / "bare.npz", embedding=np.ones((3, 8)))

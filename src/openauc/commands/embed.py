@@ -40,7 +40,7 @@ def embed(
     device: Annotated[str | None, Option(help="Such as cpu, cuda or mps; else the fastest there is.")] = None,
     batch_size: Annotated[int | None, Option(min=1, help="Texts or images at a time.")] = None,
     skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Name and leave out rows, images and shards that cannot be read.")
+        bool, Option("--skip-bad", help="Leave out rows, images and shards that cannot be read, and name them.")
     ] = False,
     method: MethodName = "openauc",
     set_: Settings = None,
@@ -50,14 +50,14 @@ def embed(
 ) -> None:
     """Turn texts or images into embeddings.
 
-    The same command again goes on where one was stopped. The file has all columns of SOURCE but pixels, and a column
-    `embedding`. Of images in folders it has the file and, as label, the folder it is in; of a protocol the class, or
-    unknown.
+    If the command was stopped, the same command goes on from there. The file has all columns of SOURCE except pixels,
+    and a column `embedding`. For images in folders, it has the file of each image and, as its label, the name of its
+    folder; for a protocol, the class or unknown.
 
-    Of shards, each has a Parquet file of its own in the folder OUT. A shard is embedded again only if it has changed,
-    or the encoder has.
+    With shards, --out names a folder, which gets one Parquet file for each shard. A shard is embedded again only if it
+    or the encoder has changed.
 
-    For a training that asks for code from elsewhere, --method and --set backbone name it.
+    If --encoder is a training with a method or a backbone from outside openauc, name it again with --method or --set.
     """
     from openauc.encoders.base import need
     from openauc.encoders.inputs import open_items

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from openauc.shards import Plan, ShardedEvaluation
 
-SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
+SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet') or a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")  # in the table of slices
 DECISION = "prediction"  # column of decisions, as `openauc predict` writes it: a class, or unknown
 _at_scale = partial(Option, rich_help_panel="At scale")  # for many or large files
@@ -52,20 +52,22 @@ _at_scale = partial(Option, rich_help_panel="At scale")  # for many or large fil
 
 @takes_columns
 def evaluate(
-    files: Annotated[list[str], Argument(metavar="FILE...", help=f"{FILE_HELP} {SHARDS_HELP}")],
+    files: Annotated[list[str], Argument(metavar="FILE", help=f"{FILE_HELP} {SHARDS_HELP}")],
     json_out: Json = None,
     ties: Annotated[
-        Literal["half", "strict"], Option(help="A tied pair earns half, or none as in the paper.")
+        Literal["half", "strict"], Option(help="A pair with equal scores counts half, or not at all, as in the paper.")
     ] = "half",
     level: Level = 0.95,
-    max_ofpr: Annotated[float | None, Option(help="Add partial OpenAUC up to this share of unknown accepted.")] = None,
+    max_ofpr: Annotated[
+        float | None, Option(help="Add partial OpenAUC, up to this share of unknown samples accepted.")
+    ] = None,
     min_ofpr: Annotated[float, Option(help="Lower end of that range.")] = 0.0,
     acceptance: Annotated[
         float | None,
         Option(help="Share of known rows that the decisions in column prediction were guaranteed to accept."),
     ] = None,
     curves: Annotated[bool, Option("--curves", help="Put the points of the curves into the JSON.")] = False,
-    legacy: Annotated[bool, Option("--legacy", help="Also show what older public codes compute, and why.")] = False,
+    legacy: Annotated[bool, Option("--legacy", help="Also show what older public code computes, and why.")] = False,
     replicates: Replicates = 2000,
     seed: Seed = 0,
     report: Annotated[Path | None, Option(metavar="HTML", help="Also write a page, as `openauc report` does.")] = None,
@@ -75,7 +77,10 @@ def evaluate(
     ray: Annotated[bool, _at_scale("--ray", help="Read shards on a Ray cluster started here.")] = False,
     ray_address: Annotated[str | None, _at_scale(help="Read shards on this Ray cluster, such as auto.")] = None,
     per_class: Annotated[
-        bool, _at_scale("--per-class", help="Count classes apart, for macro F and Youden; memory then grows with them.")
+        bool,
+        _at_scale(
+            "--per-class", help="Also count each class, for macro F-score and Youden's index; takes more memory."
+        ),
     ] = False,
     work: Annotated[
         Path | None, _at_scale(metavar="DIR", help="Keep the counts of finished shards here, for the next time.")
@@ -85,7 +90,7 @@ def evaluate(
 ) -> None:
     """Compute every metric of predictions, with intervals.
 
-    Where a file has decisions, in a column prediction as `openauc predict` writes it, they are judged first.
+    If a file has decisions, in a column prediction as `openauc predict` writes it, they are judged first.
     """
     label, quiet = read_label(columns.unknown_label), json_out == "-"
     metrics = standard_metrics(ties=ties, max_ofpr=max_ofpr, min_ofpr=min_ofpr)

@@ -42,21 +42,27 @@ def fit(
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
     group_column: Annotated[
-        str | None, _columns(help="Column of groups, rows that belong together; else texts that are nearly copies do.")
+        str | None, _columns(help="Column of groups: rows that belong together. Else, texts that are nearly equal do.")
     ] = None,
-    unknown_label: Annotated[str | None, _columns(help="Label of outliers, which help to learn.")] = None,
+    unknown_label: Annotated[
+        str | None, _columns(help="Label of outliers that you have; the model learns from them, too.")
+    ] = None,
     missing: Annotated[Missing, _columns(help="Empty cells: refuse, drop the row, or fill in the median.")] = "refuse",
     head: Annotated[str, _model(help="logistic, class_mean or mlp.")] = "logistic",
     rejector: Annotated[str, _model(help="learned, average, selected or a score: `openauc list scores`.")] = "learned",
-    max_ofpr: Annotated[float | None, _model(help="Aim at OpenAUC up to this share of unknown accepted.")] = None,
-    folds: Annotated[int, _model(help="Parts classes and samples are cut into.")] = 5,
+    max_ofpr: Annotated[
+        float | None, _model(help="Aim at partial OpenAUC, up to this share of unknown samples accepted.")
+    ] = None,
+    folds: Annotated[int, _model(help="Number of parts that classes and samples are cut into.")] = 5,
     threshold: Annotated[str, _threshold(help="acceptance, youden, cost, or a number.")] = "acceptance",
     acceptance: Annotated[float, _threshold(help="Share of known samples to accept.")] = 0.95,
     per_class: Annotated[bool, _threshold("--per-class", help="A threshold for each class.")] = False,
-    calibration: Annotated[Literal["cross", "split"], _threshold(help="split is exact, sets a fifth aside.")] = "cross",
+    calibration: Annotated[
+        Literal["cross", "split"], _threshold(help="split sets a fifth aside, for an exact guarantee.")
+    ] = "cross",
     cost: Annotated[
         list[str] | None,
-        _threshold(metavar="NAME=X", help="For --threshold cost, repeatable; names as for `openauc threshold`."),
+        _threshold(metavar="NAME=X", help="For --threshold cost; repeatable; names as for `openauc threshold`."),
     ] = None,
     seed: Annotated[int, Option(min=0, help="Seed of the folds.")] = 0,
     jobs: Annotated[int | None, Option(help="Processes; -1 for all cores.")] = None,

@@ -31,7 +31,10 @@ _COLUMNS = {
 
 def list_(
     what: Annotated[
-        str | None, Argument(help="methods, scores, encoders, protocols, recipes, backbones, metrics or benchmarks.")
+        str | None,
+        Argument(
+            metavar="WHAT", help="methods, scores, encoders, protocols, recipes, backbones, metrics or benchmarks."
+        ),
     ] = None,
 ) -> None:
     """List methods, scores, encoders, protocols and more."""

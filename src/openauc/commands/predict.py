@@ -41,7 +41,7 @@ _OUT = "predictions.csv"
 
 def predict(
     run: Annotated[str, Argument(metavar="MODEL|RUN|PROTOCOL", help="Folder of a model or a training, or a protocol.")],
-    new: Annotated[str | None, Argument(metavar="[TABLE|IMAGES]", help=f"{NEW_HELP} {SHARDS_HELP}")] = None,
+    new: Annotated[str | None, Argument(metavar="TABLE|IMAGES", help=f"{NEW_HELP} {SHARDS_HELP}")] = None,
     out: Annotated[
         str,
         Option(
@@ -49,7 +49,8 @@ def predict(
         ),
     ] = _OUT,
     fdr: Annotated[
-        float | None, Option(help="For MODEL, no threshold: of those called unknown, about this share is known.")
+        float | None,
+        Option(help="For MODEL, in place of its threshold: of the rows called unknown, about this share is known."),
     ] = None,
     explain: Annotated[
         bool, Option("--explain", help="For MODEL, also say why each row is accepted or rejected.")
@@ -60,7 +61,7 @@ def predict(
     ] = None,
     label_column: LabelColumn = None,
     embedding_column: EmbeddingColumn = None,
-    part: Annotated[Part, Option(help="Without IMAGES: the part of the data to predict.")] = "test",
+    part: Annotated[Part, Option(help="For RUN without IMAGES: the part of the data.")] = "test",
     score: train.ScoreName = None,
     weights: Annotated[Path | None, Option(help="With PROTOCOL: weights, such as published ones.")] = None,
     method: train.MethodName = "openauc",
@@ -80,22 +81,22 @@ def predict(
 ) -> None:
     """Give each row or image its class, or unknown.
 
-    With a MODEL of `openauc fit`, texts and images are embedded first, by the encoder that the model was fitted on.
-    The file has the columns of TABLE but its embeddings, and of each sample prediction
-    (its class, or unknown), y_pred (its class, rejected or not), open_score and p_value. If TABLE has labels it has
-    y_true too, -1 for classes the model does not know, `openauc evaluate` reads it, and you are told whether the model
-    keeps its guarantee there. --explain adds the reason in words, the probability that the row is unknown (p_unknown),
-    the nearest training rows, and what each score adds to open_score.
+    With a MODEL of `openauc fit`, texts and images are first embedded by the encoder of the model. The file has the
+    columns of TABLE except the embeddings, and for each row: prediction (its class, or unknown), y_pred (its class,
+    rejected or not), open_score and p_value. If TABLE has labels, the file also has y_true, -1 for classes that the
+    model does not know, so that `openauc evaluate` can read it; and you are told whether the model keeps its guarantee.
+    --explain adds the reason in words, the probability that the row is unknown (p_unknown), the nearest training rows,
+    and what each score adds to open_score.
 
-    Of shards, each has a Parquet file of its own in the folder OUT. A shard is done again only if it has changed, or
-    the model has.
+    With shards, --out names a folder, which gets one Parquet file for each shard. A shard is done again only if it or
+    the model has changed.
 
-    With a RUN and IMAGES the file has a row per image: its file, its class or unknown, its score; unknown is what lies
-    above the threshold that `openauc threshold RUN` chose. Without IMAGES it has the triple that `openauc evaluate`
-    reads.
+    With a RUN and IMAGES, the file has for each image: its file, its class or unknown, and its score. Unknown is what
+    lies above the threshold that `openauc threshold RUN` chose. Without IMAGES, the file has y_true, y_pred and
+    open_score of a part of the data, for `openauc evaluate`.
 
-    For published weights, name the PROTOCOL and say with --method, --split, --recipe and --set what they are of. For a
-    RUN that asks for code from elsewhere, --method and --set backbone name it.
+    For published weights, name the PROTOCOL and --weights, and tell with --method, --split, --recipe and --set how they
+    were trained. If a RUN has a method or a backbone from outside openauc, name it again with --method or --set.
     """
     if new is not None and is_pattern(new):
         refused = {"fdr": fdr, "explain": explain or None, "unknown-share": unknown_share}
@@ -139,23 +140,26 @@ def predict(
         raise ValueError(
             f"{run} is not a model of `openauc fit`, and --explain is for one; name a model, or leave it out."
         )
+    if folder.is_dir() and not (folder / SPEC).is_file():
+        hint = f"name one below {folder / 'trials'}" if (folder / "trials").is_dir() else "check its name"
+        raise ValueError(f"the folder {run} holds no model (no {MODEL}) and no training (no {SPEC}); {hint}.")
+    if not folder.is_dir() and (weights is None or new is not None):
+        raise ValueError(
+            f"{run} is not a folder of a model or of a training; check its name. A protocol needs --weights, and takes "
+            "no IMAGES."
+        )
     train.require_torch("predicting")
     from openauc.training.process import process_state
     from openauc.training.trained import Network, SavedRun, load_data
 
     main = process_state().is_main_process
-    if not folder.is_dir():
-        if weights is None or new is not None:
-            raise ValueError(f"{run} is not a folder of a training; a protocol needs --weights, and takes no IMAGES.")
+    if weights is not None and not folder.is_dir():
         spec = train.make_spec(run, method, split, recipe=recipe, settings=set_, score=score)
         _refuse_other_task(weights, spec)
         # Without a folder, as features beside the weights may be those of another network.
         network = Network(spec, None, data_root=data_root, batch_size=batch_size, precision=precision)
         network.load(weights, load_data(spec, data_root).num_classes)
     else:
-        if not (folder / SPEC).is_file():
-            lacking = f"{run} is not the folder of one training (no {SPEC}) nor of a model (no {MODEL})"
-            raise ValueError(f"{lacking}; of a store, name a folder below {folder / 'trials'}.")
         trusted = {method, str(train.assignments("--set", set_).get("backbone"))}
         saved = SavedRun(folder, data_root=data_root, trusted=trusted, batch_size=batch_size, precision=precision)
         if new is not None:

@@ -31,7 +31,9 @@ from openauc.verdict import Verdict
 
 FILE_HELP = "Predictions: .npz, .csv or .parquet with y_true (-1 = unknown), y_pred, open_score; or y_true, logits."
 TARGET_HELP = "known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micro_f_score, youden_index or cost."
-COST_HELP = "Of target cost, repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, unknown_share=X."
+COST_HELP = (
+    "For --target cost; repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, unknown_share=X."
+)
 _MOST_NAMED = 6
 Json = Annotated[str | None, Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")]
 Level = Annotated[float, Option(help="Level of the intervals.")]
@@ -155,7 +157,7 @@ def takes_columns(command: Callable[..., None]) -> Callable[..., None]:
 
 @takes_columns
 def compare(
-    files: Annotated[list[Path], Argument(metavar="FILE...", help=FILE_HELP)],
+    files: Annotated[list[Path], Argument(metavar="FILE", help=FILE_HELP)],
     metric: Annotated[list[str] | None, Option(help="Metric; repeatable. Default: OpenAUC, AUROC, accuracy.")] = None,
     baseline: Annotated[str | None, Option(help="Compare every file with this one only.")] = None,
     json_out: Json = None,
@@ -186,7 +188,7 @@ def compare(
 @takes_columns
 def audit(
     file: Annotated[Path, Argument(metavar="FILE", help=FILE_HELP)],
-    threshold: Annotated[float | None, Option(help="Threshold of the constructions.")] = None,
+    threshold: Annotated[float | None, Option(help="Threshold at which the worse models are made.")] = None,
     json_out: Json = None,
     columns: FileOptions = FileOptions(),
 ) -> None:
@@ -206,7 +208,7 @@ def threshold(
     file: Annotated[Path, Argument(metavar="FILE|RUN", help=f"{FILE_HELP} Or the folder of a training.")],
     target: Annotated[str, Option(help=TARGET_HELP)] = "known_acceptance=0.95",
     confidence: Annotated[
-        float | None, Option(help="Hold the share with this confidence over validation sets, not on average.")
+        float | None, Option(help="Reach the share with this confidence over validation sets, not only on average.")
     ] = None,
     cost: Annotated[list[str] | None, Option(help=COST_HELP)] = None,
     json_out: Json = None,
@@ -214,9 +216,8 @@ def threshold(
 ) -> None:
     """Choose a rejection threshold.
 
-    It is chosen on a file of validation predictions, or on the validation part of a training.
-
-    Of a RUN, trained with --validation, the threshold is kept in its folder; `openauc predict RUN IMAGES` uses it.
+    It is chosen on a file of validation predictions, or on the validation part of a RUN that was trained with
+    --validation. The threshold of a RUN is kept in its folder, and `openauc predict RUN IMAGES` uses it.
     """
     name, _, share = target.partition("=")
     if name in ("known_acceptance", "unknown_recall") and not share:

@@ -31,7 +31,7 @@ SOURCES_HELP = "A store of `openauc run`; a model of `openauc fit`, and labelled
 
 @takes_columns
 def report(
-    sources: Annotated[list[Path], Argument(metavar="STORE|MODEL|FILE...", help=SOURCES_HELP)],
+    sources: Annotated[list[Path], Argument(metavar="STORE|MODEL|FILE", help=SOURCES_HELP)],
     out: Annotated[
         Path | None, Option("--out", "-o", metavar="HTML", help=f"Page to write; else {REPORT}, in the folder or here.")
     ] = None,
@@ -42,7 +42,8 @@ def report(
         Option(help="Names of the classes: .json with {label: name} or \\[name, ...], or text, one per line."),
     ] = None,
     origin_column: Annotated[
-        str | None, Option(help="Column with the real class of each sample, unknown ones too: which is taken for what.")
+        str | None,
+        Option(help="Column with the real class of each sample, unknown ones too; shows which is taken for what."),
     ] = None,
     replicates: Annotated[int | None, Option(help="Bootstrap replicates; 2,000 by default.")] = None,
     seed: Seed = 0,
@@ -50,8 +51,8 @@ def report(
 ) -> None:
     """Write an HTML page on predictions, a model or a benchmark.
 
-    Of predictions: curves, a threshold slider, the audit. Of a model: what to expect of it, which scores it uses, how
-    much to accept; with tables, how well it does on them.
+    For predictions, it shows curves, a threshold slider and the audit. For a model, it shows what to expect, which
+    scores are used and how much to accept; with labelled tables, also how well the model does on them.
     """
     from openauc.report import predictions_report, write_report
 

@@ -26,7 +26,9 @@ TABLE = "table.md"
 
 
 def run(
-    benchmark: Annotated[str, Argument(help="Name, see `openauc list benchmarks`, or FILE.py with trials().")],
+    benchmark: Annotated[
+        str, Argument(metavar="BENCHMARK", help="Name, see `openauc list benchmarks`, or FILE.py with trials().")
+    ],
     store: Annotated[Path | None, Option("--store", "-o", help="Folder of results; else runs/NAME.")] = None,
     data_root: DataRoot = None,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Trials at a time; else one per GPU/core.")] = None,

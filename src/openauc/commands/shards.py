@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from openauc.executors import Execute
     from openauc.shards.mapping import Step
 
-SHARDS_HELP = "Or shards, each with a file of its own: a pattern in quotes ('log/*.parquet'), a URL (s3://...)."
+SHARDS_HELP = "Or shards, which give one file each: a pattern in quotes ('log/*.parquet') or a URL (s3://...)."
 at_scale = partial(Option, rich_help_panel="Shards")
 Jobs = Annotated[int | None, at_scale("--jobs", "-j", min=1, help="Processes; each takes one shard at a time.")]
 OnRay = Annotated[bool, at_scale("--ray", help="Work on a Ray cluster started here.")]

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from openauc._validation import read_label
 from openauc.commands.predictions import ColumnOptions, takes_columns
-from openauc.sql import DialectName, query
+from openauc.sql import DIALECTS, DialectName, query
 
 
 @takes_columns
@@ -17,7 +17,7 @@ def sql(
     table: Annotated[
         str, Argument(metavar="TABLE", help="Table or view, schema.table included; for DuckDB also 'log/*.parquet'.")
     ],
-    dialect: Annotated[DialectName, Option(help="The database to write for.")] = "duckdb",
+    dialect: Annotated[DialectName, Option(metavar="NAME", help=f"The database: {', '.join(DIALECTS)}.")] = "duckdb",
     by: Annotated[list[str] | None, Option(help="Column of slices, a row for each; repeatable.")] = None,
     columns: ColumnOptions = ColumnOptions(),
 ) -> None:

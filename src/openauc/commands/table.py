@@ -29,11 +29,15 @@ FORMAT_OF_SUFFIX: dict[str, Format] = {"": "text", ".txt": "text", ".md": "markd
 
 def table(
     store: Annotated[Path, Argument(metavar="STORE", help="Folder of results, as `openauc run` leaves it.")],
-    format: Annotated[Format | None, Option("--format", "-f", help="Else that of FILE's suffix, or text.")] = None,
+    format: Annotated[
+        Format | None, Option("--format", "-f", help="Format; else that of FILE's suffix, or text.")
+    ] = None,
     metric: Annotated[list[str] | None, Option("--metric", "-m", help="Metric; repeatable. Default: openauc.")] = None,
     baseline: Annotated[str | None, Option(help="Method, or label of a row, to compare others with.")] = None,
     level: Annotated[float, Option(help="Level of the intervals.")] = 0.95,
-    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write there, print nothing.")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="FILE", help="Write the table there and print nothing.")
+    ] = None,
     only: Annotated[str | None, Option(help="Part of the trials: method=openauc,split=0|1.")] = None,
     recompute: Annotated[bool, Option("--recompute", help="Compute metrics from stored predictions again.")] = False,
 ) -> None:
@@ -57,7 +61,10 @@ def table(
         raise ValueError(f"there is no store {store}; `openauc run NAME --store {store}` makes one.")
     results, planned = Store(store).results(), Store(store).planned()
     if not results:
-        raise ValueError(f"{store} holds no result yet, of {len(planned)} planned trials.")
+        raise ValueError(
+            f"{store} holds no result yet, of {len(planned)} planned trials; "
+            f"`openauc run NAME --store {store}` makes some."
+        )
     if only is not None:
         everything: list[TrialSpec | TrialResult] = [*planned, *results]
         selected = select(everything, only)

@@ -28,7 +28,8 @@ MethodName = Annotated[str, Option("--method", "-m", help="Method, or pkg.module
 SplitIndex = Annotated[int, Option("--split", help="Which class split of the protocol.")]
 RecipeName = Annotated[str | None, Option(help="Such as plain or plus; else the protocol's own or the published one.")]
 ScoreName = Annotated[
-    str | None, Option(help="See `openauc list scores`; for heads also learned, average, selected; else its own.")
+    str | None,
+    Option(help="See `openauc list scores`; for heads also learned, average, selected; else that of the method."),
 ]
 DataRoot = Annotated[Path | None, Option(help="Local mirror of the data; else OPENAUC_DATA, else the Hub.")]
 Settings = Annotated[
@@ -42,12 +43,12 @@ def train(
     protocol: Annotated[
         str, Argument(metavar="PROTOCOL", help="See `openauc list protocols`, or your own .json file.")
     ],
-    out: Annotated[Path | None, Option("--out", "-o", help="Folder of the run; else below runs.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder of the run; else one in runs.")] = None,
     method: MethodName = "openauc",
     split: SplitIndex = 0,
     seed: Annotated[int, Option(help="Seed of weights, order, augmentation and dropout.")] = 0,
     recipe: RecipeName = None,
-    epochs: Annotated[int | None, Option(help="Length; the schedule scales with it.")] = None,
+    epochs: Annotated[int | None, Option(help="Number of epochs; the schedule scales with it.")] = None,
     set_: Settings = None,
     score: ScoreName = None,
     validation: Annotated[float, Option(help="Share of each class to hold out, to choose a threshold on.")] = 0.0,
@@ -57,8 +58,8 @@ def train(
 ) -> None:
     """Train a method on one split, then test it.
 
-    The same command again resumes. The folder then holds the spec, the log, the weights, the predictions and the
-    result; `openauc table`, `report`, `threshold` and `predict` read it.
+    If the command was stopped, the same command goes on from there. The folder then holds the spec, the log,
+    the weights, the predictions and the result; `openauc table`, `report`, `threshold` and `predict` read it.
     """
     require_torch("training")
     from openauc.bench.runner import run_trial

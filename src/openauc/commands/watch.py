@@ -33,19 +33,15 @@ _PARTS = {"rejected": "share rejected", "classes": "acceptance of a class", "sco
 def watch(
     folder: Annotated[Path, Argument(metavar="MODEL", help="Folder of a model, as `openauc fit` makes it.")],
     stream: Annotated[
-        Path | None, Argument(metavar="[STREAM]", help="Embeddings in the order they came in: .parquet, .npz or .csv.")
+        Path | None, Argument(metavar="STREAM", help="Embeddings in the order they came in: .parquet, .npz or .csv.")
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", metavar="HTML", help="Page with the timeline.")] = None,
-    alpha: Annotated[
-        float | None, Option(help="Probability of ever raising a false alarm.", show_default="0.01")
-    ] = None,
+    alpha: Annotated[float | None, Option(help="Probability of ever raising a false alarm; 0.01 by default.")] = None,
     reference: Annotated[
-        Path | None, Option(metavar="TABLE", help="Samples to compare with that the model was not fitted on.")
+        Path | None, Option(metavar="TABLE", help="Samples to compare with, which the model was not fitted on.")
     ] = None,
     state: Annotated[Path | None, Option(metavar="FILE", help="Go on where this file stopped; .npz.")] = None,
-    window: Annotated[
-        int | None, Option(min=1, help="Samples in a window of the timeline.", show_default="500")
-    ] = None,
+    window: Annotated[int | None, Option(min=1, help="Samples in a window of the timeline; 500 by default.")] = None,
     time_column: Annotated[
         str | None, Option(help="Column of times, which order the stream.", rich_help_panel="Columns")
     ] = None,
@@ -56,9 +52,9 @@ def watch(
 ) -> None:
     """Tell whether what a model meets has changed.
 
-    That is the share of rejected samples, the acceptance of each class, and the distribution of scores. STREAM needs no
-    labels; once they come in, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, an alarm is ever
-    raised with probability --alpha at most, however long the stream is.
+    It watches the share of rejected samples, the acceptance of each class, and the distribution of scores. STREAM needs
+    no labels; when you have labels, `openauc evaluate --by` shows OpenAUC over time. If nothing changes, there is an
+    alarm with a probability of --alpha at most, however long the stream is.
     """
     from openauc.features import OpenSetClassifier
     from openauc.features.monitor.monitor import Monitor

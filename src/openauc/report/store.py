@@ -70,7 +70,7 @@ def store_report(
     wanted = {spec.id for spec in planned}
     results = [result for result in store.results() if specs is None or result.spec.id in wanted]
     if not (results or planned):
-        raise ValueError(f"{store.root} holds no trials; `openauc run NAME --store {store.root}` makes some.")
+        raise ValueError(f"{store.root} holds no trials; name a folder that `openauc run` or `openauc fit` wrote.")
     metric = metric or main_metric(results)
     finished = [found for r in results if r.error is None for found in (r.metrics, *r.groups.values())]
     metrics = [metric, *(m for m in ALSO if m != metric and all(m in found for found in finished))]
