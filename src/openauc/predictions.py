@@ -70,10 +70,7 @@ class Predictions(NamedTuple):
         matrix, y_pred = _classified("probabilities", probabilities, classes)
         largest = check.as_scores("the largest probability", matrix.max(axis=1)).astype(np.float64)
         if wrong := _columns.not_probabilities(matrix):
-            raise ValueError(
-                f"the probabilities of a sample must lie in [0, 1] and sum to 1, but {wrong}; pass one for each class, "
-                "or pass logits, and other scores that do not sum to 1, as logits."
-            )
+            raise ValueError(f"probabilities must lie in [0, 1] and sum to 1, but {wrong}; pass such ones, or logits.")
         return cls.of(y_true, y_pred, 1.0 - largest)
 
     @classmethod

@@ -53,10 +53,8 @@ class Scorer:
         names = ("open_score", *CONFIDENCES) if self.open_score == "auto" else (self.open_score,)
         name = next((name for name in names if hasattr(estimator, name)), None)
         if name is None:
-            raise TypeError(
-                f"{type(estimator).__name__} has no method {' or '.join(names)}; name one with open_score=, for "
-                "example open_score='predict_proba', or pass a function of the estimator and X."
-            )
+            lacks = f"{type(estimator).__name__} has no method {' or '.join(names)}"
+            raise TypeError(f"{lacks}; name one with open_score=, or pass a function of the estimator and X.")
         scores = check.as_array(getattr(estimator, name)(X))
         if name in CONFIDENCES:
             # One column of decision values means two classes: far from 0 on either side is sure.

@@ -69,10 +69,8 @@ def read_batch(y_true: Tensor, y_pred: Tensor, open_score: Tensor, unknown_label
             wanted, remedy = ("floating-point numbers", "double") if floats else ("integers", "long")
             raise TypeError(f"{name} must be a tensor of {wanted}, got {found}; convert it with .{remedy}().")
         if values.ndim != 1:
-            raise ValueError(
-                f"{name} has shape {tuple(values.shape)}; expected one value per sample, shape (N,). "
-                "A matrix of class scores is passed to a metric as logits=."
-            )
+            shape = f"{name} has shape {tuple(values.shape)}; expected one value per sample, shape (N,)"
+            raise ValueError(f"{shape}. A matrix of class scores is passed to a metric as logits=.")
     check.check_same_length(**arrays)
     true, pred, score = y_true.detach().to(torch.int64), y_pred.detach().to(torch.int64), open_score.detach()
     unknown = true == unknown_label

@@ -74,10 +74,7 @@ def _refuse_other_files(out: Path) -> None:
     if others := sorted(found - set(FILES)):
         raise ValueError(f"cannot write to {out}: it holds {others[0]!r}; name a new or empty folder.")
     if LABELS in found and any(line.label for line in read_lines(out / LABELS)):
-        raise ValueError(
-            f"{out / LABELS} has labels that somebody filled in, which belong to the groups that are there; name "
-            "another folder, or move that file away."
-        )
+        raise ValueError(f"{out / LABELS} has labels that somebody filled in; name another folder, or move it away.")
 
 
 def _write(out: Path, model: Path, classifier: OpenSetClassifier, table: FeatureTable, groups: Groups) -> None:

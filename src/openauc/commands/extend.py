@@ -110,10 +110,7 @@ def _named_rows(
     """Features, labels and texts of the rejected rows that somebody named."""
     lines = reading.read_lines(path)
     if not pool.is_file():
-        raise ValueError(
-            f"there is no {pool}, which has the rows that {path} labels; name the folder that `openauc discover` "
-            "wrote, with --groups."
-        )
+        raise ValueError(f"there is no {pool}, of the rows that {path} labels; name its folder with --groups.")
     table = read_like_model(model, classifier, pool, label_column=None, embedding_column=None)
     if lacking := {reading.ROW, reading.GROUP} - set(table.columns):
         raise ValueError(f"{pool} has no column {lacking.pop()!r}; name a folder that `openauc discover` wrote.")
@@ -189,10 +186,8 @@ def _undo(folder: Path) -> None:
         raise ValueError(f"{folder} was not changed by `openauc extend`; there is nothing to take back.")
     sealed_metadata(kept[-1])  # a damaged file does not replace the model
     if _fitted_since(folder):
-        raise ValueError(
-            f"{folder} was fitted again after `openauc extend` changed it, and that fit would be lost. The model "
-            f"before the change is {kept[-1]}; to use it, copy it as {MODEL} to another folder."
-        )
+        lost = f"{folder} was fitted again after `openauc extend` changed it, and that fit would be lost"
+        raise ValueError(f"{lost}; the model before the change is {kept[-1]}: copy it as {MODEL} to another folder.")
     os.replace(kept[-1], folder / MODEL)
     left = f"; {len(kept) - 1} earlier changes can be taken back" if len(kept) > 1 else ""
     say(f"{folder} is as it was before the last change{left}.")

@@ -104,10 +104,8 @@ class ARPLCS(ARPL):
         if phase == "plain":
             return (), {}
         if x.shape[-2:] != (self.image_size, self.image_size):
-            raise ValueError(
-                f"images are {x.shape[-2]} x {x.shape[-1]} pixels but the generator draws {self.image_size} "
-                f"x {self.image_size}; construct the method with image_size={x.shape[-1]}."
-            )
+            found = f"images are {x.shape[-2]} x {x.shape[-1]} pixels but the generator draws {self.image_size}"
+            raise ValueError(f"{found} x {self.image_size}; construct the method with image_size={x.shape[-1]}.")
         fakes = self._fakes(x)
         discriminator_loss = self._reality(x, 1.0) + self._reality(fakes.detach(), 0.0)
         self._adversary_step("discriminator", discriminator_loss)

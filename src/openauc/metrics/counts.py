@@ -74,10 +74,8 @@ def positions(name: str, labels: NDArray[Any], classes: NDArray[Any], unknown_la
     position[check.is_label(labels, unknown_label)] = -1
     if position.min(initial=0) == -2:
         stranger = labels[position == -2][0]
-        raise ValueError(
-            f"{name} contains {stranger.item()!r}, which is not among the given classes; list every known class "
-            f"in `classes` and mark unknown samples {unknown_label!r}."
-        )
+        found = f"{name} contains {stranger.item()!r}, which is not among the given classes"
+        raise ValueError(f"{found}; list every known class in `classes` and mark unknown samples {unknown_label!r}.")
     return position
 
 

@@ -35,10 +35,8 @@ class EncoderBackbone(Backbone):
             with torch.no_grad():
                 features = self(torch.zeros(1, 3, image_size, image_size))
         except (RuntimeError, ValueError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f"{type(encoder).__name__} makes no feature map of 3 x {image_size} x {image_size} images "
-                f"({error}); pass another image_size, or choose an image encoder."
-            ) from error
+            what = f"{type(encoder).__name__} makes no feature map of 3 x {image_size} x {image_size} images ({error})"
+            raise ValueError(f"{what}; pass another image_size, or choose an image encoder.") from error
         self.feature_dim = features.shape[1]
         self.train()
 
@@ -215,10 +213,8 @@ def load_weights(module: nn.Module, path: str | Path, *, allow_missing_head: boo
             first = ", ".join(key + shapes.get(key, "") for key in keys[:3])
             complaints.append(f"{len(keys)} {what} ({first}{', ...' if len(keys) > 3 else ''})")
     if complaints:
-        raise ValueError(
-            f"{path.name} does not fit {type(module).__name__}: {'; '.join(complaints)}. Check backbone, "
-            "width and number of classes; allow_missing_head=True checks only the backbone of a method."
-        )
+        remedy = "Check backbone, width, number of classes; allow_missing_head=True checks only the backbone"
+        raise ValueError(f"{path.name} does not fit {type(module).__name__}: {'; '.join(complaints)}. {remedy}.")
     module.load_state_dict(fitting, strict=False)
     return report
 
@@ -233,10 +229,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         content = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # each format has its own errors, with one meaning here
-        raise ValueError(
-            f"{path.name} cannot be read as tensors ({type(error).__name__}); pass a file of nothing but "
-            "tensors by name, best as .safetensors."
-        ) from error
+        unread = f"{path.name} cannot be read as tensors ({type(error).__name__})"
+        raise ValueError(f"{unread}; pass a file of nothing but tensors by name, best as .safetensors.") from error
     content = content.get("state_dict", content) if isinstance(content, dict) else content
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ValueError(f"{path.name} holds something else than tensors by name; save the model's state_dict() alone.")

@@ -330,10 +330,8 @@ class FolderSource:
             return (self.path,)
         test = next((self.path / name for name in _TEST_FOLDERS if (self.path / name).is_dir()), None)
         if test is None:
-            raise ValueError(
-                f"{self.path} has a train folder but none named {', '.join(_TEST_FOLDERS)}; add one, or pass "
-                "the train folder itself to have a test part drawn from it."
-            )
+            expected = f"{self.path} has a train folder but none named {', '.join(_TEST_FOLDERS)}"
+            raise ValueError(f"{expected}; add one, or pass the train folder itself to have a test part drawn from it.")
         return (train, test)
 
     def _class_files(self, part: SourcePart, name: str) -> list[Path]:

@@ -203,18 +203,13 @@ class Accumulator:
             return metrics
         for name, metric in metrics.items():
             if not isinstance(metric, DecisionMetric | TableMetric):
-                raise ValueError(
-                    f"{name} is a function of the samples, which an accumulator in constant memory does not keep; "
-                    "use Accumulator(exact=True), or leave it out."
-                )
+                raise ValueError(f"{name} is a function of the samples, which only Accumulator(exact=True) keeps.")
         by_class = [name for name, m in metrics.items() if m.by_class]
         if self.per_class or not by_class:
             return metrics
         if metrics is not METRICS:
-            raise ValueError(
-                f"{', '.join(by_class)} averages over classes, which are not counted apart here; use "
-                "Accumulator(exact=False, per_class=True), or leave it out."
-            )
+            averages = f"{', '.join(by_class)} averages over classes, which are not counted apart here"
+            raise ValueError(f"{averages}; use Accumulator(exact=False, per_class=True), or leave it out.")
         return {name: metric for name, metric in metrics.items() if name not in by_class}
 
     def _bounded(
@@ -311,14 +306,10 @@ def load_all(file: PathLike | IO[bytes]) -> list[tuple[Any, Accumulator]]:
             return _load(head, arrays)
     except _DAMAGE as error:
         reason = "it holds pickled objects, which are never loaded" if "pickle" in str(error) else error
-        raise ValueError(
-            f"{path} cannot be read as an accumulator ({reason}); it is damaged or another kind of file. "
-            "Accumulator.save writes them."
-        ) from error
-    raise ValueError(
-        f"{path} was written in version {head['version']} of the format, this one reads {_VERSION}; "
-        "use the release of openauc that wrote it, or count again."
-    )
+        unread = f"{path} cannot be read as an accumulator ({reason})"
+        raise ValueError(f"{unread}; it is damaged or another kind of file. Accumulator.save writes them.") from error
+    other = f"{path} was written in version {head['version']} of the format, this one reads {_VERSION}"
+    raise ValueError(f"{other}; use the release of openauc that wrote it, or count again.")
 
 
 def _load(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[tuple[Any, Accumulator]]:

@@ -272,10 +272,7 @@ def transform(images: Tensor, recipe: Recipe, generator: torch.Generator | None 
     if images.dtype != torch.uint8:
         raise TypeError(f"images have dtype {images.dtype}; pass torch.uint8 values from 0 to 255.")
     if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3] or len(images) == 0:
-        raise ValueError(
-            f"images have shape {tuple(images.shape)}; expected (B, 3, S, S): one square image or more, channels "
-            "before height and width, grey repeated three times."
-        )
+        raise ValueError(f"images have shape {tuple(images.shape)}; expected (B, 3, S, S): square, in three channels.")
     if generator is not None and recipe.augmentation == "rand_augment":
         n, magnitude, operations = recipe.rand_augment_n, recipe.rand_augment_m, recipe.rand_augment_ops
         images = rand_augment(images, generator, n=n, magnitude=magnitude, operations=operations)

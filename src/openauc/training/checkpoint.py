@@ -34,10 +34,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what :func:`save_checkpoint` wrote, on the CPU; ValueError if the file is anything else."""
     content = Path(path).read_bytes()
     if hashlib.sha256(content[:-32]).digest() != content[-32:]:
-        raise ValueError(
-            f"{path} is damaged or is not a checkpoint: it does not match its checksum; remove it to start again, or "
-            "use another directory."
-        )
+        raise ValueError(f"{path} is damaged, or not a checkpoint (its checksum differs); remove it to start again.")
     state: dict[str, Any] = torch.load(io.BytesIO(content[:-32]), map_location="cpu", weights_only=True)
     return state
 

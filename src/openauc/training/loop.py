@@ -118,10 +118,8 @@ def train(
         At the end of an epoch with a loss that is not finite. The checkpoint of the epoch before stays.
     """
     if data.num_classes != method.num_classes:
-        raise ValueError(
-            f"the method has {method.num_classes} classes but the data {data.num_classes}; build the method "
-            "with num_classes=data.num_classes."
-        )
+        found = f"the method has {method.num_classes} classes but the data {data.num_classes}"
+        raise ValueError(f"{found}; build the method with num_classes=data.num_classes.")
     if len(data.train.labels) == 0:
         raise ValueError("the training part is empty; nothing can be learned from it.")
     if seed < 0:

@@ -130,8 +130,7 @@ def embed(
     recipe = recipe or method.trained_with
     if recipe is None:
         raise ValueError(
-            "the method was not trained here, so its image size and normalisation are unknown; pass the "
-            "recipe it was trained with."
+            "the method was not trained here; pass the recipe it was trained with, which has the image size."
         )
     check_choice("part", part, ("train", "validation", "test"))
     images, labels = getattr(data, part)[:2]

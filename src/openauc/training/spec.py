@@ -140,10 +140,8 @@ class TrialSpec:
             check_choice("score", score, (*SCORES, *(REJECTORS if head else ())))
         if head:
             if not chosen.of_embeddings:
-                raise ValueError(
-                    f"{method!r} classifies embeddings, but {protocol!r} is a protocol of images; name one of "
-                    "embeddings, such as 'digits_pixels'."
-                )
+                other = f"{method!r} classifies embeddings, but {protocol!r} is a protocol of images"
+                raise ValueError(f"{other}; name one of embeddings, such as 'digits_pixels'.")
             if recipe is not None or epochs is not None:
                 raise ValueError(
                     f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs."
@@ -223,10 +221,8 @@ class TrialSpec:
     def open_protocol(self) -> Protocol:
         """The protocol; raises ValueError if its file has changed since the trial was planned."""
         if self.protocol_hash is not None and _hash_of(self.protocol) != self.protocol_hash:
-            raise ValueError(
-                f"{self.protocol} has changed since this trial was planned; undo the change to go on with it, or plan "
-                "the trial anew, in another folder."
-            )
+            changed = f"{self.protocol} has changed since this trial was planned"
+            raise ValueError(f"{changed}; undo the change to go on with it, or plan the trial anew, in another folder.")
         return get_protocol(self.protocol)
 
     def to_dict(self) -> dict[str, Any]:

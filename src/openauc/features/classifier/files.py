@@ -125,10 +125,8 @@ def _class_name(part: object, what: str) -> str:
     for name, cls in _classes().items():
         if type(part) is cls:
             return name
-    raise ValueError(
-        f"the {what} is your own ({type(part).__name__}), and a file cannot hold its code; fit with one of ours, by "
-        "its name."
-    )
+    own = f"the {what} is your own ({type(part).__name__}), and a file cannot hold its code"
+    raise ValueError(f"{own}; fit with one of ours, by its name.")
 
 
 def _state(classifier: OpenSetClassifier, arrays: Arrays) -> dict[str, Any]:

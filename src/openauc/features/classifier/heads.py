@@ -178,10 +178,8 @@ class EstimatorHead(Head):
         theirs, ours = np.asarray(self.estimator.classes_).tolist(), classes.tolist()
         place = {str(label): i for i, label in enumerate(theirs)}
         if place.keys() != set(map(str, ours)):
-            raise ValueError(
-                f"the head was fitted on the classes {named(theirs, 5)}, but y holds {named(ours, 5)}; fit it on the "
-                "same classes, or pass it unfitted."
-            )
+            both = f"the head was fitted on the classes {named(theirs, 5)}, but y holds {named(ours, 5)}"
+            raise ValueError(f"{both}; fit it on the same classes, or pass it unfitted.")
         self.fitted, self.order = thawed(self.estimator), np.array([place[str(label)] for label in ours])
         return self
 

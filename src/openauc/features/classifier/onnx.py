@@ -41,10 +41,8 @@ def export(classifier: OpenSetClassifier, path: PathLike, dtype: str | None = No
         check_choice("dtype", dtype, DTYPES)
     model = build(classifier, dtype)
     if model.ByteSize() > MOST_BYTES:
-        raise ValueError(
-            f"cannot write {path}: the network takes {model.ByteSize() / 1e9:.1f} GB, and ONNX allows 2; use "
-            "rejector='max_logit', or fewer features."
-        )
+        size = f"the network takes {model.ByteSize() / 1e9:.1f} GB, and ONNX allows 2"
+        raise ValueError(f"cannot write {path}: {size}; use rejector='max_logit', or fewer features.")
     with atomic_write(path) as file:
         file.write(model.SerializeToString())
 
@@ -93,15 +91,11 @@ def _labels(classifier: OpenSetClassifier) -> tuple[NDArray[Any], NDArray[Any]]:
     if classes.dtype.kind in "UO":
         unknown = "unknown" if unknown is None else str(unknown)
         if unknown in classes.tolist():
-            raise ValueError(
-                f"a class is named {unknown!r}, which in ONNX is the answer for unknown samples; fit with another "
-                "unknown_label."
-            )
+            taken = f"a class is named {unknown!r}, which in ONNX is the answer for unknown samples"
+            raise ValueError(f"{taken}; fit with another unknown_label.")
         return classes.astype(str), np.array(unknown)
     whole = classes.astype(np.int64)
     if unknown is None or not np.isfinite(unknown) or int(unknown) != unknown or (whole != classes).any():
-        raise ValueError(
-            f"the classes are numbers and unknown_label is {unknown!r}; ONNX needs integers, so fit with "
-            "unknown_label=-1."
-        )
+        said = f"the classes are numbers and unknown_label is {unknown!r}"
+        raise ValueError(f"{said}; ONNX needs integers, so fit with unknown_label=-1.")
     return whole, np.array(int(unknown), np.int64)

@@ -82,10 +82,8 @@ class FeatureTable:
     def labels(self) -> NDArray[Any]:
         """(n,) labels: integers or names, and None where one is missing."""
         if self.spec.label is None:
-            raise ValueError(
-                f"{self.path} has no column of labels ({named(LABELS)}); it has {named(self.columns)}. Name it with "
-                "label_column."
-            )
+            found = f"{self.path} has no column of labels ({named(LABELS)}); it has {named(self.columns)}"
+            raise ValueError(f"{found}. Name it with label_column.")
         values, name = self.columns[self.spec.label], f"{self.path}: the column {self.spec.label!r}"
         given = np.delete(np.arange(len(values)), _empty(values))
         if len(given) == len(values):
@@ -219,10 +217,8 @@ class _File:
             raise ValueError(f"{self.path} holds no sample; expected one row per sample.")
         if matrix.dtype.kind == "f" and np.isinf(matrix).any():
             row, column = (int(found[0]) for found in np.nonzero(np.isinf(matrix)))
-            raise ValueError(
-                f"{self.path}: {_feature(names, column)} is {matrix[row, column]} for {place(self.reader, row)}; drop "
-                "the row, or fill it in."
-            )
+            where = f"{self.path}: {_feature(names, column)} is {matrix[row, column]} for {place(self.reader, row)}"
+            raise ValueError(f"{where}; drop the row, or fill it in.")
         return np.asarray(matrix, dtype=np.float64 if matrix.dtype == np.float64 else np.float32)
 
     def _numbers(self, name: str) -> NDArray[Any]:
@@ -298,10 +294,8 @@ def groups_of(table: FeatureTable, column: str | None = None) -> Rows | None:
     if column is not None:
         values = table.columns[column]
         if number := len(_empty(values)):
-            raise ValueError(
-                f"{table.path}: the column {column!r} of groups is empty in {number:,} of the rows that are read; "
-                "write a group of its own for each of them."
-            )
+            found = f"{table.path}: the column {column!r} of groups is empty in {number:,} of the rows that are read"
+            raise ValueError(f"{found}; write a group of its own for each of them.")
         group: dict[str, int] = {}
         return np.array([group.setdefault(str(value), len(group)) for value in values.tolist()], np.int64)
     name = named_like(table.columns, TEXTS)
