@@ -113,11 +113,12 @@ def write_columns(
             text.detach()
         else:
             pyarrow, parquet = import_pyarrow()
-            table = pyarrow.table({name: _arrow_array(column) for name, column in arrays.items()})
+            table = pyarrow.table({name: arrow_array(column) for name, column in arrays.items()})
             parquet.write_table(table.replace_schema_metadata(told or None), file)
 
 
-def _arrow_array(column: NDArray[Any]) -> Any:
+def arrow_array(column: NDArray[Any]) -> Any:
+    """A column, or a matrix as a column of lists, in Arrow."""
     pyarrow, _ = import_pyarrow()
     if column.ndim == 1:
         return pyarrow.array(column)

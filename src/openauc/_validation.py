@@ -137,9 +137,8 @@ def same_label_type(y_true: NDArray[Any], y_pred: NDArray[Any]) -> tuple[NDArray
     padded = np.strings.startswith(digits, "0") & (digits != "0")  # "007": digits are only part of a name
     if len(digits) and not padded.any():
         return (y_true, as_text(y_pred)) if names is y_true else (as_text(y_true), y_pred)
-    true, pred = ("names" if labels is names else "integers" for labels in (y_true, y_pred))
-    example, other = y_true[0].item(), y_pred[0].item()
-    raise TypeError(f"y_true holds {true} (as {example!r}), y_pred {pred} (as {other!r}); use the same kind in both.")
+    true, pred = (f"{'names' if x is names else 'integers'} (such as {x[0].item()!r})" for x in (y_true, y_pred))
+    raise TypeError(f"y_true holds {true} but y_pred holds {pred}; use the same kind of label in both.")
 
 
 def as_text(integers: NDArray[Any]) -> NDArray[Any]:

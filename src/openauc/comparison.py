@@ -16,7 +16,6 @@ from openauc._validation import UNKNOWN, Label, json_ready
 from openauc.intervals import REPLICATES, Interval, Rng, Spread, normal_quantile, percentile_interval, seed_of
 from openauc.metrics.counts import RankedSamples
 from openauc.metrics.curve import Floats
-from openauc.metrics.rank_table import Ranking
 from openauc.metrics.registry import METRICS, Measured, Metric, Resamples
 from openauc.metrics.samples import Samples, read_samples
 
@@ -207,7 +206,6 @@ def _same(one: RankedSamples, other: RankedSamples) -> bool:
 
 
 def _variance_of_sum(sides: Sequence[Floats]) -> float:
-    """Variance of the sum of two means."""
     return float(sum(side.var(ddof=1) / len(side) for side in sides if len(side) > 1))
 
 
@@ -237,7 +235,9 @@ def _permutation(metric: Metric, one: Resamples, other: Resamples, difference: f
     n_replicates, seed = one.draws
     y_true, *_ = one.ranked.samples.triple()
     predictions = np.stack([part.ranked.samples.triple()[1] for part in (one, other)])
-    ranks = np.stack([_mid_ranks(part.ranked.ranking) for part in (one, other)])
+    ranked = (part.ranked.ranking for part in (one, other))
+    # Ties share their mean rank.
+    ranks = np.stack([(0.5 * (np.append(-1, r.last[:-1]) + 1 + r.last))[r.cut] for r in ranked])
     rng = np.random.default_rng(seed)
     each = np.arange(len(y_true))
     extreme = 0
@@ -246,11 +246,6 @@ def _permutation(metric: Metric, one: Resamples, other: Resamples, difference: f
         a, b = (metric.function(y_true, predictions[s, each], ranks[s, each]) for s in (swap, 1 - swap))
         extreme += abs(a - b) >= abs(difference) - 1e-12
     return (1 + extreme) / (1 + n_replicates)
-
-
-def _mid_ranks(ranking: Ranking) -> Floats:
-    """Rank of each sample among all, ties sharing their mean rank."""
-    return np.asarray((0.5 * (np.append(-1, ranking.last[:-1]) + 1 + ranking.last))[ranking.cut])
 
 
 def holm(p_values: Iterable[float]) -> list[float]:

@@ -34,7 +34,6 @@ class Scorer:
     unknown_label: Label
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Value of the metric on these samples."""
         estimator, X = _unwrapped(estimator, X)
         samples = read_samples(
             _unseen_as_unknown(check.as_labels("y", y), getattr(estimator, "classes_", None), self.unknown_label),

@@ -110,7 +110,8 @@ def _named_rows(
     """Features, labels and texts of the rejected rows that somebody named."""
     lines = reading.read_lines(path)
     if not pool.is_file():
-        raise ValueError(f"there is no {pool}, of the rows that {path} labels; name its folder with --groups.")
+        remedy = "name the folder that `openauc discover` wrote, with --groups"
+        raise ValueError(f"there is no {pool}, which has the rows that {path} labels; {remedy}.")
     table = read_like_model(model, classifier, pool, label_column=None, embedding_column=None)
     if lacking := {reading.ROW, reading.GROUP} - set(table.columns):
         raise ValueError(f"{pool} has no column {lacking.pop()!r}; name a folder that `openauc discover` wrote.")

@@ -18,7 +18,7 @@ from typer import Argument, Option
 from openauc._columns import means_unknown
 from openauc._files import add_inputs
 from openauc._validation import is_number, named, read_label
-from openauc.commands.predictions import read_costs
+from openauc.commands.predictions import MOST_NAMED, read_costs
 from openauc.commands.progress import clock
 from openauc.commands.terminal import bounds_text, console, say, show, visible
 from openauc.features.classifier import tables
@@ -27,7 +27,6 @@ from openauc.features.classifier.tables import MODEL, FeatureTable, Missing, is_
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
 
-_MOST_NAMED = 6
 _columns = partial(Option, rich_help_panel="Columns")
 _model = partial(Option, rich_help_panel="Model")
 _threshold = partial(Option, rich_help_panel="Threshold")
@@ -122,12 +121,12 @@ def fit(
 def _read(table: FeatureTable) -> Iterator[str]:
     n, width = table.features.shape
     names = table.spec.features
-    shown = [*names[:_MOST_NAMED], *(("…", names[-1]) if len(names) > _MOST_NAMED else ())]
+    shown = [*names[:MOST_NAMED], *(("…", names[-1]) if len(names) > MOST_NAMED else ())]
     encoder = "" if table.spec.encoder is None else f", encoder {table.spec.encoder}"
     columns = f"{'column' if len(names) == 1 else 'columns'} {', '.join(shown)}{encoder}"
     yield f"{table.path}: {n:,} samples, {width} features ({columns}), labels in column {table.spec.label}"
     if table.left_out:
-        yield f"left out, as they are not numbers or count the rows: {named(table.left_out, _MOST_NAMED)}"
+        yield f"left out, as they are not numbers or count the rows: {named(table.left_out, MOST_NAMED)}"
     if table.dropped:
         yield f"dropped, as cells are empty: {table.dropped:,} rows"
 

@@ -16,8 +16,8 @@ from openauc._trial_files import SPEC
 from openauc._validation import UNKNOWN
 from openauc.bench.trial import TrialSpec
 from openauc.commands import train
-from openauc.commands.fit import _MOST_NAMED, EmbeddingColumn, LabelColumn
-from openauc.commands.predictions import show_verdict
+from openauc.commands.fit import EmbeddingColumn, LabelColumn
+from openauc.commands.predictions import MOST_NAMED, show_verdict
 from openauc.commands.progress import progress_bar
 from openauc.commands.shards import SHARDS_HELP, Jobs, OnRay, RayAddress, at_scale, over_shards, refuse_at_scale
 from openauc.commands.terminal import say
@@ -222,8 +222,8 @@ def _write_decisions(
     answers = columns["prediction"].astype(str).tolist()
     small = {name: answers.count(name) for name in classifier.report_.small_classes if name in answers}
     if small:
-        shown = ", ".join(f"{name!r} {number:,}" for name, number in list(small.items())[:_MOST_NAMED])
-        more = f" and {len(small) - _MOST_NAMED} more" if len(small) > _MOST_NAMED else ""
+        shown = ", ".join(f"{name!r} {number:,}" for name, number in list(small.items())[:MOST_NAMED])
+        more = f" and {len(small) - MOST_NAMED} more" if len(small) > MOST_NAMED else ""
         classes = f"classes that had too few rows for a guarantee of their own: {shown}{more}"
         say(f"{sum(small.values()):,} rows are given to {classes}.")
     if table.labelled and verdict.n_known and verdict.n_unknown:

@@ -34,7 +34,7 @@ TARGET_HELP = "known_acceptance=SHARE, unknown_recall=SHARE, macro_f_score, micr
 COST_HELP = (
     "For --target cost; repeatable: unknown_accepted=X, known_rejected=X, known_misclassified=X, unknown_share=X."
 )
-_MOST_NAMED = 6
+MOST_NAMED = 6  # classes, columns
 Json = Annotated[str | None, Option("--json", metavar="OUT", help="Also write JSON to this file; - prints only JSON.")]
 Level = Annotated[float, Option(help="Level of the intervals.")]
 Seed = Annotated[int, Option(min=0, help="Seed of bootstrap and permutations.")]
@@ -132,7 +132,7 @@ class FileOptions(ColumnOptions):
             mark: Any = str(label) if predictions.y_true.dtype.kind == "U" else label
             return predictions._replace(y_true=np.where(unseen, mark, predictions.y_true))
         number = f"{int(unseen.sum()):,} of {len(unseen):,} samples"
-        seen = f"Never predicted in {file}: {named(names, _MOST_NAMED)} ({number})."
+        seen = f"Never predicted in {file}: {named(names, MOST_NAMED)} ({number})."
         hint = f"{seen} If the model does not know these classes, their samples are unknown: add --unseen-unknown."
         if needs_unknown and not is_label(predictions.y_true, label).any():
             raise ValueError(f"there is no unknown sample: no y_true equals {label!r}. {hint}")

@@ -19,7 +19,6 @@ from openauc.commands.predict import read_like_model
 from openauc.commands.terminal import p_text, say, say_wrapped, show
 from openauc.commands.thumbnails import images_of, thumbnails
 from openauc.features.classifier import tables
-from openauc.features.classifier.tables import MODEL, is_model
 from openauc.report.monitor import more_rejected
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ def watch(
     from openauc.features import OpenSetClassifier
     from openauc.features.monitor.monitor import Monitor
 
-    if not is_model(folder):
-        raise ValueError(f"{folder} is not a model: it has no {MODEL}. Name a folder that `openauc fit` made.")
     classifier = OpenSetClassifier.load(folder)
     columns = {"label_column": label_column, "embedding_column": embedding_column}
     given: dict[str, Any] = {"alpha": alpha, "window": window}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openauc import __version__
-from openauc._columns import import_pyarrow, write_columns
+from openauc._columns import arrow_array, import_pyarrow, write_columns
 from openauc._files import atomic_write
 from openauc.encoders.base import CHUNK, Encoder, Features, as_images
 from openauc.encoders.inputs import EMBEDDING, Items
@@ -62,9 +62,7 @@ def embed_table(items: Items, encoder: Encoder, *, skip_bad: bool = False) -> tu
 
 def with_embeddings(columns: Any, features: Features) -> Any:
     """An Arrow table with one more column."""
-    pyarrow, _ = import_pyarrow()
-    lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), features.shape[1])
-    return columns.append_column(EMBEDDING, lists)
+    return columns.append_column(EMBEDDING, arrow_array(features))
 
 
 def about_embeddings(encoder: str, width: int) -> dict[str, str]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -132,7 +131,7 @@ class Deciding:
     def _rows(self, shard: Shard, classifier: OpenSetClassifier) -> Iterator[_Rows]:
         spec, suffix = classifier.table_spec_, suffix_of(shard.path)
         if suffix == ".npz":
-            with _local_copy(shard) as path:
+            with shard.copied() as path:
                 yield _Rows(read_columns(path), 1.0, encoder=read_about(path).get("encoder"))
             return
         schema = next(_tables_of(shard))[0].schema
@@ -143,7 +142,7 @@ class Deciding:
             for piece in Embedding(spec.encoder)(shard):
                 yield _Rows(arrow_columns(piece.table, shard.path), piece.share, piece.table, spec.encoder)
         elif suffix == ".csv":
-            with _local_copy(shard) as path:
+            with shard.copied() as path:
                 yield _Rows(read_columns(path, gaps=True), 1.0)
         else:
             encoder = (schema.metadata or {}).get(b"openauc.encoder", b"").decode() or None
@@ -228,20 +227,10 @@ def _tables_of(shard: Shard) -> Iterator[tuple[Any, float]]:
     if suffix_of(shard.path) == ".parquet":
         yield from read_tables(shard)
     elif suffix_of(shard.path) == ".csv":
-        with _local_copy(shard) as path:
+        with shard.copied() as path:
             yield read_table(path)[0], 1.0
     else:
         raise ValueError(f"{shard.path} cannot hold texts or images for this; expected .csv or .parquet.")
-
-
-@contextmanager
-def _local_copy(shard: Shard) -> Iterator[Path]:
-    """A local file with the content of a shard; errors name the shard."""
-    with shard.copied() as path:
-        try:
-            yield path
-        except (ValueError, OSError) as error:
-            raise ValueError(str(error).replace(str(path), shard.path)) from None
 
 
 def _files_of(name: str) -> list[Path]:
@@ -255,13 +244,11 @@ def _files_of(name: str) -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _encoder(step: Embedding, kind: Kind | None) -> Encoder:
-    """Loaded once in a process."""
     return step.load(kind)
 
 
 @lru_cache(maxsize=1)
 def _classifier(step: Deciding) -> OpenSetClassifier:
-    """Loaded once in a process."""
     from openauc.features.classifier.estimator import OpenSetClassifier
 
     if model_mark(Path(step.model)) != step.mark:

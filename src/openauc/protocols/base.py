@@ -352,8 +352,8 @@ class _Reader:
         source = get_source(protocol.unknown_source if part == "unknown test" else protocol.known_source)
         found = source.read("train" if part == "training" else "test", classes=classes, root=self.root, image_size=size)
         if missing := sorted(set(classes) - set(found.labels.tolist())):
-            found = f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {named(missing, 5)})"
-            raise ValueError(f"{found}; the local files are a subset, or hold other labels. Get the full set.")
+            lacks = f"{len(missing)} of the {len(classes)} classes have no {part} image (ids {named(missing, 5)})"
+            raise ValueError(f"{lacks}; the local files are a subset, or hold other labels. Get the full set.")
         if (n := len(found.labels)) > official:
             raise ValueError(f"there are {n} {part} images, but the official part has {official}; is one there twice?")
         return found

@@ -223,7 +223,6 @@ def _examples(
 
 
 def _data(classifier: OpenSetClassifier) -> dict[str, Any]:
-    """What the script draws."""
     report = classifier.report_
     held_out = np.sort(classifier.held_out_scores_[classifier.held_out_kinds_ < 0])
     known = np.sort(classifier.calibration_scores_)

@@ -16,7 +16,7 @@ from openauc._validation import check_same_length
 from openauc.report.page import render
 
 if TYPE_CHECKING:
-    from openauc.features.classifier.discovery import Group, Groups
+    from openauc.features.classifier.discovery import Groups
 
 MOST_ROWS = 200  # of a group that the page can show
 ALL_ROWS = 4000  # of all groups together, which bounds the size of the page
@@ -87,7 +87,6 @@ def groups_report(
         "groups",
         {**data, "key": f"openauc groups {hashlib.sha256(repr(data).encode()).hexdigest()}"},
         groups=groups,
-        belongs=[_belongs(group) for group in groups.groups],
         name=name,
         rows_name=rows_name,
         folder=folder,
@@ -107,9 +106,3 @@ def image_address(image: bytes, of: str) -> str:
     if kind is None:
         raise ValueError(f"the image of {of} is neither PNG nor JPEG; convert it to one of them.")
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
-
-
-def _belongs(group: Group) -> list[str]:
-    """Known classes that it may belong to, the likeliest first."""
-    likely = group.nearest if group.piece_of is None else (group.piece_of, *group.nearest)
-    return list(dict.fromkeys(map(str, likely)))

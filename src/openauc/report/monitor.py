@@ -75,7 +75,6 @@ def more_rejected(monitor: Monitor) -> bool:
 
 
 def _data(monitor: Monitor) -> dict[str, Any]:
-    """What the script draws."""
     from scipy.stats import betabinom
 
     timeline, n, tenths = monitor.timeline, monitor.timeline.n, monitor.usual[2]

@@ -70,15 +70,17 @@ class Shard(NamedTuple):
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """A local file with the content of the shard."""
-        if not is_url(self.path):
-            yield Path(self.path)
-            return
-        system, path = file_system(self.path)
+        """A local file with the content of the shard; errors in the block name the shard."""
         with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / path.rpartition("/")[2]
-            system.get_file(path, str(copy))
-            yield copy
+            copy = Path(self.path)
+            if is_url(self.path):
+                system, path = file_system(self.path)
+                copy = Path(folder) / path.rpartition("/")[2]
+                system.get_file(path, str(copy))
+            try:
+                yield copy
+            except (ValueError, OSError) as error:
+                raise ValueError(str(error).replace(str(copy), self.path)) from None
 
 
 def find_shards(*sources: PathLike) -> list[Shard]:

@@ -122,14 +122,11 @@ def read_batches(shard: Shard, plan: Plan) -> Iterator[Batch]:
         yield from _parquet(shard, plan)
         return
     with shard.copied() as path:
-        try:
-            columns = read_columns(path)
-            slices = [_slices(columns, name, shard) for name in plan.by]
-            if shard.path.lower().endswith(".csv"):
-                columns = _named(columns, plan)
-        except (ValueError, OSError) as error:
-            raise ValueError(str(error).replace(str(path), shard.path)) from None
-        yield Batch(columns, slices, 1.0)
+        columns = read_columns(path)
+        slices = [_slices(columns, name, shard) for name in plan.by]
+        if shard.path.lower().endswith(".csv"):
+            columns = _named(columns, plan)
+    yield Batch(columns, slices, 1.0)
 
 
 def _named(columns: Columns, plan: Plan) -> Columns:

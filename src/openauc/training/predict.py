@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from openauc._files import atomic_write
 from openauc._validation import check_choice
 from openauc.features.scores.registry import make_score
 from openauc.methods.base import Method
 from openauc.models.base import Backbone, BranchedBatchNorm2d
-from openauc.predictions import Predictions, read_columns
+from openauc.predictions import Predictions, read_columns, write_columns
 from openauc.protocols.base import OpenSetData, Part
 from openauc.protocols.sources import Images
 from openauc.recipe import Recipe
@@ -50,16 +49,7 @@ class Embedded(NamedTuple):
 
         ``openauc evaluate`` reads it as it reads any file with logits.
         """
-        import pyarrow
-        from pyarrow import parquet
-
-        rows = {"logits": self.logits, "features": self.features}
-        lists = {
-            name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), values.shape[1])
-            for name, values in rows.items()
-        }
-        with atomic_write(path) as file:
-            parquet.write_table(pyarrow.table({"y_true": self.labels, **lists}), file)
+        write_columns(path, {"y_true": self.labels, "logits": self.logits, "features": self.features})
 
     @classmethod
     def load(cls, path: Path) -> Embedded:

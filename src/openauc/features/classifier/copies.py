@@ -97,7 +97,8 @@ def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
     >>> text_groups(texts, np.array(["a", "a", "a", "a"])).tolist()
     [0, 0, 0, 1]
     """
-    letters = [_letters(text) for text in texts]
+    # With the marks that belong to them.
+    letters = ["".join(x for x in text.casefold() if unicodedata.category(x)[0] in "LM") for text in texts]
     vectorizer = HashingVectorizer(analyzer="char", ngram_range=(3, 3), binary=True, alternate_sign=False)
     triples = vectorizer.transform(letters)
     keys = [f"{label}\0{some or i}" for i, (label, some) in enumerate(zip(labels, letters, strict=True))]
@@ -109,11 +110,6 @@ def text_groups(texts: Sequence[str], labels: NDArray[Any]) -> Rows:
             near = similar.data >= SAME_LETTERS
             links.append(np.stack([rows[similar.row[near] + start], rows[similar.col[near]]]))
     return _components(links, len(letters))
-
-
-def _letters(text: str) -> str:
-    """The letters of a text, and the marks that belong to them, in lower case."""
-    return "".join(letter for letter in text.casefold() if unicodedata.category(letter)[0] in "LM")
 
 
 def copies_of(X: Real, y: Rows, some: Rows, others: Rows, scaling: Scaling) -> NDArray[np.bool_]:

@@ -95,12 +95,11 @@ def push_to_hub(
     classifier: OpenSetClassifier,
     repo_id: str,
     *,
-    commit_message: str,
-    private: bool | None = None,
-    token: str | bool | None = None,
-    branch: str | None = None,
-    create_pr: bool | None = None,
-    names: bool = False,
+    names: bool,
+    branch: str | None,
+    token: Any,
+    private: Any,
+    **commit: Any,
 ) -> str:
     """Upload the model and its card in one commit; the address of the commit, or of the pull request."""
     hub = import_extra("huggingface_hub", "push_to_hub", "'openauc[hub]'")
@@ -115,9 +114,8 @@ def push_to_hub(
         if branch is not None:
             api.create_branch(repo_id, branch=branch, exist_ok=True)
         files = [hub.CommitOperationAdd(file.name, file) for file in sorted(Path(folder).iterdir())]
-        to = {"repo_id": repo_id, "revision": branch, "create_pr": create_pr}
-        commit = api.create_commit(operations=files, commit_message=commit_message, **to)
-    return str(commit.pr_url or commit.commit_url)
+        made = api.create_commit(repo_id, files, revision=branch, **commit)
+    return str(made.pr_url or made.commit_url)
 
 
 def card(classifier: OpenSetClassifier, repo_id: str) -> str:
