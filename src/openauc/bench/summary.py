@@ -223,7 +223,7 @@ def _column_cells(
     values: dict[str, Values] = {label: {} for label in here}
     for label, members in here.items():
         for trial in members:
-            if trial.finished and (value := _value(trial.finished, column.group, metric)) is not None:
+            if trial.finished and (value := value_of(trial.finished, column.group, metric)) is not None:
                 values[label][trial.spec.split, trial.spec.seed] = value
     cells = {label: _cell(column, here[label], values[label], metric=metric, level=level) for label in variants}
     if baseline is not None:
@@ -236,7 +236,7 @@ def _column_cells(
     return _ranked(cells, METRICS[metric].better, whole)
 
 
-def _value(result: TrialResult, group: str | None, metric: str) -> float | None:
+def value_of(result: TrialResult, group: str | None, metric: str) -> float | None:
     """What was stored, if it is a finite number."""
     value = (result.metrics if group is None else result.groups.get(group, {})).get(metric, math.nan)
     return value if math.isfinite(value) else None
@@ -360,7 +360,7 @@ def _notes(trials: Sequence[Scored], cells: Mapping[Column, Mapping[str, Cell]],
         paper=dict.fromkeys(training_of(protocol) for protocol in PROTOCOLS if protocol in printed),
         n=len(trials),
         missing=sum(trial.result is None for trial in trials),
-        without_value=[r.spec.id for r in finished if any(_value(r, g, metric) is None for g in (None, *r.groups))],
+        without_value=[r.spec.id for r in finished if any(value_of(r, g, metric) is None for g in (None, *r.groups))],
         metric=metric,
         errors=sorted(errors.items(), key=lambda item: -len(item[1])),
         environment={key: counts.most_common() for key, counts in environment.items() if counts},

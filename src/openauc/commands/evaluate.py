@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,6 +29,7 @@ from openauc.commands.predictions import (
     takes_columns,
 )
 from openauc.commands.progress import progress_bar
+from openauc.commands.shards import Jobs, OnRay, RayAddress, at_scale
 from openauc.commands.terminal import bounds_text, say, show
 from openauc.evaluation import Evaluation
 from openauc.evaluation import evaluate as evaluate_triple
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 SHARDS_HELP = "Or shards, evaluated as one: a folder, a pattern in quotes ('log/*.parquet') or a URL (s3://...)."
 SHOWN = ("openauc", "auroc", "closed_set_accuracy")  # in the table of slices
 DECISION = "prediction"  # column of decisions, as `openauc predict` writes it: a class, or unknown
-_at_scale = partial(Option, rich_help_panel="At scale")  # for many or large files
 
 
 @takes_columns
@@ -71,21 +70,19 @@ def evaluate(
     replicates: Replicates = 2000,
     seed: Seed = 0,
     report: Annotated[Path | None, Option(metavar="HTML", help="Also write a page, as `openauc report` does.")] = None,
-    shards: Annotated[bool, _at_scale("--shards", help="All FILEs are shards of one model.")] = False,
-    by: Annotated[list[str] | None, _at_scale(help="Column of slices, a row for each; repeatable.")] = None,
-    jobs: Annotated[int | None, _at_scale("--jobs", "-j", min=1, help="Processes that read shards.")] = None,
-    ray: Annotated[bool, _at_scale("--ray", help="Read shards on a Ray cluster started here.")] = False,
-    ray_address: Annotated[str | None, _at_scale(help="Read shards on this Ray cluster, such as auto.")] = None,
+    shards: Annotated[bool, at_scale("--shards", help="All FILEs are shards of one model.")] = False,
+    by: Annotated[list[str] | None, at_scale(help="Column of slices, a row for each; repeatable.")] = None,
+    jobs: Jobs = None,
+    ray: OnRay = False,
+    ray_address: RayAddress = None,
     per_class: Annotated[
         bool,
-        _at_scale(
-            "--per-class", help="Also count each class, for macro F-score and Youden's index; takes more memory."
-        ),
+        at_scale("--per-class", help="Also count each class, for macro F-score and Youden's index; takes more memory."),
     ] = False,
     work: Annotated[
-        Path | None, _at_scale(metavar="DIR", help="Keep the counts of finished shards here, for the next time.")
+        Path | None, at_scale(metavar="DIR", help="Keep the counts of finished shards here, for the next time.")
     ] = None,
-    skip_bad: Annotated[bool, _at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
+    skip_bad: Annotated[bool, at_scale("--skip-bad", help="Leave out shards that cannot be read.")] = False,
     columns: FileOptions = FileOptions(),
 ) -> None:
     """Compute every metric of predictions, with intervals.

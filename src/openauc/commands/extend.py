@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typer import Argument, Option
 
-from openauc._columns import read_columns
 from openauc._files import atomic_write, sealed_metadata
 from openauc._validation import named
 from openauc.commands.discover import POOL
@@ -67,7 +66,7 @@ def extend(
     classifier = OpenSetClassifier.load(changed)
     if target.is_dir() and any(target.iterdir()) and not is_model(target):
         raise ValueError(f"cannot save to {target}: it holds files but no model; name a new or empty folder.")
-    if groups is not None or _labels_a_pool(labels, classifier):
+    if groups is not None or reading.labels_a_pool(labels, classifier.table_spec_.features):
         X, y, names = _named_rows(changed, classifier, labels, (groups or labels.parent) / POOL)
     else:
         columns = {"label_column": label_column, "embedding_column": embedding_column}
@@ -95,13 +94,6 @@ def extend(
     say(f"\nsaved in {target}: {_size(target):,} bytes, {grown:+.1%}")
     say(f"next: openauc predict {after} new.parquet -o decisions.parquet")
     say(f"      openauc {after_all}")
-
-
-def _labels_a_pool(path: Path, classifier: OpenSetClassifier) -> bool:
-    suffix = path.suffix.lower()
-    if suffix == ".csv" and path.is_file():
-        return reading.labels_a_pool(read_columns(path, gaps=True), classifier.table_spec_.features)
-    return suffix == ".json"
 
 
 def _named_rows(

@@ -132,7 +132,6 @@ def _read(table: FeatureTable) -> Iterator[str]:
 
 
 def _hints(table: FeatureTable, unknown_label: str | None) -> list[str]:
-    """Hints on classes that are named like unknown samples."""
     labels = table.labels.tolist()
     meant = ("unknown" if unknown_label is None else unknown_label, "-1")  # labels of unknown samples anyway
     return [

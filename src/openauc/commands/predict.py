@@ -30,13 +30,11 @@ from openauc.shards.paths import is_pattern
 from openauc.verdict import judge
 
 if TYPE_CHECKING:
-    from openauc.encoders.shards import Deciding
     from openauc.features.classifier.estimator import OpenSetClassifier
     from openauc.features.classifier.explanation import Explanation
 
 Precision = Literal["fp32", "bf16"]
 NEW_HELP = "For MODEL a table of embeddings, texts or image paths, or images; for RUN images: a folder or file."
-_OUT = "predictions.csv"
 
 
 def predict(
@@ -47,7 +45,7 @@ def predict(
         Option(
             "--out", "-o", metavar="FILE|FOLDER", help="File to write: .csv, .parquet or .npz; of shards, a folder."
         ),
-    ] = _OUT,
+    ] = "predictions.csv",
     fdr: Annotated[
         float | None,
         Option(help="For MODEL, in place of its threshold: of the rows called unknown, about this share is known."),
@@ -104,7 +102,11 @@ def predict(
             raise ValueError(f"--{option} needs all rows of a table at once; leave it out, or name a single file.")
         if not is_model(Path(run)):
             raise ValueError(f"{run} is not a model of `openauc fit`, which shards need; name a single file or folder.")
-        step = _deciding(run, label_column, embedding_column)
+        from openauc.encoders.shards import Deciding, model_mark
+        from openauc.features import OpenSetClassifier
+
+        OpenSetClassifier.load(run)  # raises before the work
+        step = Deciding(os.path.abspath(run), model_mark(Path(run)), label_column, embedding_column)
         over_shards(new, step, out, executor(jobs, ray, ray_address), skip_bad=skip_bad)
         return
     refuse_at_scale(jobs=jobs, ray=ray, ray_address=ray_address, skip_bad=skip_bad)
@@ -179,14 +181,6 @@ def predict(
         extra = data.test_columns() if part == "test" else {}
         write_columns(out, {**predictions._asdict(), **extra}, keep_formulas=keep_formulas)
         say(f"{len(predictions.y_true):,} predictions in {out}; see `openauc evaluate {out}`.")
-
-
-def _deciding(model: str, label_column: str | None, embedding_column: str | None) -> Deciding:
-    from openauc.encoders.shards import Deciding, model_mark
-    from openauc.features import OpenSetClassifier
-
-    OpenSetClassifier.load(model)  # raises before the work
-    return Deciding(os.path.abspath(model), model_mark(Path(model)), label_column, embedding_column)
 
 
 def _write_decisions(

@@ -14,7 +14,7 @@ from openauc._files import parse_json, write_text
 from openauc._trial_files import LOG
 from openauc.bench.selection import command_of
 from openauc.bench.store import Store
-from openauc.bench.summary import Cell, Row, Summary, summarise
+from openauc.bench.summary import Cell, Row, Summary, summarise, value_of
 from openauc.bench.trial import TrialSpec, main_metric
 from openauc.bench.variants import MEAN, Column, Scored, scored_trials, variants_of
 from openauc.metrics.registry import METRICS
@@ -221,9 +221,8 @@ def _measured(trial: Scored, metric: str, group: str | None = None) -> tuple[flo
     """A metric of a trial with its interval, if there is one; None where the metric is not a finite number."""
     if (result := trial.finished) is None:
         return None
-    value = (result.metrics if group is None else result.groups.get(group, {})).get(metric)
     bounds = result.intervals.get(metric) if group is None else None
-    if value is None or not _is_number(value):
+    if (value := value_of(result, group, metric)) is None:
         return None
     return value, bounds if bounds is not None and all(map(_is_number, bounds)) else None
 

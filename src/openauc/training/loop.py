@@ -271,7 +271,6 @@ class _Run:
         return True
 
     def _step(self, batch: Batch, pixels: Tensor) -> dict[str, Tensor]:
-        """One batch: augment, train, and say what was seen."""
         drawn = _number(self.seed, "augment", self.epoch, self.batch, self.process)
         values = self.method.train_batch(
             transform(pixels, self.recipe, torch.Generator().manual_seed(drawn)),

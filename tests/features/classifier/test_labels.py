@@ -108,9 +108,10 @@ def test_what_does_not_fit_in_an_export_is_said(tmp_path: Path, tasks: object, s
         given(tmp_path / "export.json", tasks if isinstance(tasks, str) else json.dumps(tasks))
 
 
-def test_labels_of_a_pool_are_told_from_tables() -> None:
+def test_labels_of_a_pool_are_told_from_tables(tmp_path: Path) -> None:
     def of_pool(*names: str) -> bool:
-        return labels_a_pool(dict.fromkeys(names, np.array([0])), ("x1", "x2"))
+        (tmp_path / "table.csv").write_text(",".join(names) + "\n" + ",".join("0" * len(names)) + "\n")
+        return labels_a_pool(tmp_path / "table.csv", ("x1", "x2"))
 
     assert of_pool("row", "group", "label", "note", "text")
     assert of_pool("group", "label", "size", "purity", "nearest", "words", "examples")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import StrictUndefined, Template
 from sklearn.utils.validation import check_is_fitted
 
 from openauc._files import write_text
@@ -16,54 +18,6 @@ from openauc.features.classifier.tables import MODEL
 
 if TYPE_CHECKING:
     from openauc.features.classifier.estimator import OpenSetClassifier
-
-CARD = """---
-library_name: openauc
-tags:
-- open-set-recognition
-- out-of-distribution-detection
----
-
-# {title}
-
-A classifier of {about}. It answers with one of {n_classes} classes, or with `{unknown}` for what is in none of them.
-
-## Use
-
-```python
-# pip install 'openauc[{extras}]'
-from openauc import OpenSetClassifier
-{imports}
-model = OpenSetClassifier.from_pretrained("{repo}")
-{X}
-model.predict(X)       # a class, or {unknown}, for each row
-model.open_score(X)    # higher = more unknown
-print(model.explain(X))
-```
-
-On the command line: `hf download {repo} --local-dir model`, then `openauc predict model TABLE -o decisions.csv`.
-
-## Guarantee
-
-{guarantee}
-
-## Classes
-
-{classes}
-
-## What was measured
-
-```text
-{report}
-```
-
-## Limits
-
-- It knows {about} only. Its answers for others mean nothing.
-- The guarantee is about rows of known classes that are like those it was calibrated with. It does not say how many
-  unknown rows are rejected: that is forecast from held-out classes, for new classes that are like them.
-- `{file}` holds {n_examples:,} of the training rows as embeddings{names}.
-"""
 
 
 def save_pretrained(classifier: OpenSetClassifier, folder: Any, *, repo_id: str | None = None) -> None:
@@ -113,27 +67,13 @@ def push_to_hub(
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if branch is not None:
             api.create_branch(repo_id, branch=branch, exist_ok=True)
-        files = [hub.CommitOperationAdd(file.name, file) for file in sorted(Path(folder).iterdir())]
-        made = api.create_commit(repo_id, files, revision=branch, **commit)
+        added = [hub.CommitOperationAdd(file.name, file) for file in sorted(Path(folder).iterdir())]
+        made = api.create_commit(repo_id, added, revision=branch, **commit)
     return str(made.pr_url or made.commit_url)
 
 
 def card(classifier: OpenSetClassifier, repo_id: str) -> str:
     """The model card, in Markdown."""
-    encoder, width, examples = classifier.table_spec_.encoder, classifier.n_features_in_, classifier.examples_
-    return CARD.format(
-        title=repo_id.rpartition("/")[2],
-        repo=repo_id,
-        about=f"embeddings by `{encoder}`" if encoder else f"rows of {width} numbers",
-        unknown=classifier.unknown_label_,
-        extras="hub,encode" if encoder else "hub",
-        imports="from openauc.encoders import get_encoder\n" if encoder else "",
-        X=f'X = get_encoder("{encoder}")(items)' if encoder else f"X = ...                # an array (n, {width})",
-        guarantee=f"{classifier.guarantee_[0].upper()}{classifier.guarantee_[1:]}. {classifier.guarantee_details_}",
-        classes=", ".join(f"`{label}`" for label in classifier.classes_.tolist()),
-        n_classes=len(classifier.classes_),
-        report=classifier.report_,
-        file=MODEL,
-        n_examples=len(examples.row),
-        names="" if examples.names is None else ", and their texts, file names or ids",
-    )
+    text = (files("openauc.features.classifier") / "card.md").read_text(encoding="utf-8")
+    template = Template(text, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    return template.render(model=classifier, repo=repo_id, file=MODEL)

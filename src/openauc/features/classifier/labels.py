@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openauc._columns import Columns, is_empty, place, read_columns
+from openauc._columns import is_empty, place, read_columns
 from openauc._files import parse_json
 from openauc._validation import as_label, is_number, named, read_label
 from openauc.features.classifier.tables import EMBEDDINGS, TEXTS, named_like
@@ -43,8 +43,11 @@ class Pool(NamedTuple):
     text: NDArray[np.str_] | None
 
 
-def labels_a_pool(columns: Columns, features: Iterable[str]) -> bool:
-    """Whether columns are labels of a pool, and not a table to learn from, with features or texts of its own."""
+def labels_a_pool(path: Path, features: Iterable[str]) -> bool:
+    """Whether a file has labels of a pool, and is not a table to learn from, with features or texts of its own."""
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return path.suffix.lower() == ".json"
+    columns = read_columns(path, gaps=True)
     keys = {ROW, GROUP} & set(columns)
     own = {*EMBEDDINGS, *features} & set(columns) or (len(keys) < 2 and named_like(columns, TEXTS) is not None)
     return LABEL in columns and bool(keys) and not own

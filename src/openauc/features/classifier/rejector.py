@@ -55,7 +55,6 @@ class Rejector:
     title: str
 
     def __call__(self, evidence: Array) -> Array:
-        """(n,) scores."""
         if len(self.names) == 1:
             return evidence[:, 0]
         xp = evidence.__array_namespace__()
