@@ -59,9 +59,7 @@ def refuse_other_run(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any
     if different:
         said = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in different[:3])
         more = f" (and {len(different) - 3} more)" if len(different) > 3 else ""
-        raise ValueError(
-            f"{folder} holds another run: {said}{more}. Repeat its command to resume it, or choose another folder."
-        )
+        raise ValueError(f"{folder} holds another run: {said}{more}. Repeat its command, or choose another folder.")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

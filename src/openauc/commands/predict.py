@@ -139,9 +139,7 @@ def predict(
         )
         return
     if explain:
-        raise ValueError(
-            f"{run} is not a model of `openauc fit`, and --explain is for one; name a model, or leave it out."
-        )
+        raise ValueError(f"{run} is not a model of `openauc fit`, and --explain is for one; name one, or leave it out.")
     if folder.is_dir() and not (folder / SPEC).is_file():
         hint = f"name one below {folder / 'trials'}" if (folder / "trials").is_dir() else "check its name"
         raise ValueError(f"the folder {run} holds no model (no {MODEL}) and no training (no {SPEC}); {hint}.")

@@ -222,9 +222,7 @@ class ParquetSource:
             )
         nowhere = "no data root was given (`root`, --data-root or OPENAUC_DATA)"
         looked = f"no {' or '.join(patterns)} in {folder}" if folder else nowhere
-        raise FileNotFoundError(
-            f"the {part} part of {self.name} is missing: {looked}, and {reason}. {remedy}."
-        ) from cause
+        raise FileNotFoundError(f"the {part} part of {self.name} is missing: {looked}; {reason}. {remedy}.") from cause
 
     def _mirror(self, root: Path | None) -> Path | None:
         given = root or os.environ.get("OPENAUC_DATA")

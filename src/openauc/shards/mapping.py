@@ -283,9 +283,7 @@ def _read_record(target: str, expected: Record) -> Record | None:
         return None
     text = _about(target).get(_RECORD)
     if text is None:
-        raise ValueError(
-            f"cannot write {target}: it is there, and was not made of a shard; name another folder, or remove it."
-        )
+        raise ValueError(f"cannot write {target}: it is there, and was not made of a shard; name another folder.")
     found = Record(*json.loads(text))
     if found.kind != expected.kind:
         raise ValueError(f"cannot write {target}: it holds {found.kind}, not {expected.kind}; name another folder.")

@@ -119,9 +119,7 @@ def embed(
     """
     recipe = recipe or method.trained_with
     if recipe is None:
-        raise ValueError(
-            "the method was not trained here; pass the recipe it was trained with, which has the image size."
-        )
+        raise ValueError("the method was not trained here; pass the recipe it was trained with, for the image size.")
     check_choice("part", part, ("train", "validation", "test"))
     images, labels = getattr(data, part)[:2]
     return Embedded(*embed_images(method, images, recipe, precision=precision, batch_size=batch_size), labels)

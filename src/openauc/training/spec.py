@@ -143,9 +143,7 @@ class TrialSpec:
                 other = f"{method!r} classifies embeddings, but {protocol!r} is a protocol of images"
                 raise ValueError(f"{other}; name one of embeddings, such as 'digits_pixels'.")
             if recipe is not None or epochs is not None:
-                raise ValueError(
-                    f"{method!r} is fitted by scikit-learn and has no recipe; leave out recipe and epochs."
-                )
+                raise ValueError(f"{method!r} has no recipe, as scikit-learn fits it; leave out recipe and epochs.")
         else:
             if not isinstance(recipe, Recipe):
                 recipe = recipe_for(recipe, protocol, method, epochs=epochs)

@@ -213,9 +213,7 @@ class SavedRun(Network):
                 )
         about = read_about(folder / WEIGHTS) or {}
         if "class_names" not in about:
-            raise ValueError(
-                f"{folder / WEIGHTS} does not say its classes; train again, or name the folder of a training."
-            )
+            raise ValueError(f"{folder / WEIGHTS} does not say its classes; train again, or name a training's folder.")
         self.class_names: tuple[str, ...] = tuple(about["class_names"])
         self.threshold = read_threshold(folder)
         self.load(folder / WEIGHTS, len(self.class_names))

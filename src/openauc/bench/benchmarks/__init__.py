@@ -82,9 +82,7 @@ def load_benchmark(name: str | Path) -> Benchmark:
         try:
             found = runpy.run_path(str(file), run_name=file.stem)
         except Exception as error:
-            raise ValueError(
-                f"{file} cannot be imported ({type(error).__name__}: {error}); correct it first."
-            ) from error
+            raise ValueError(f"{file} cannot be imported ({type(error).__name__}: {error}); correct it.") from error
     else:
         found = vars(importlib.import_module(f"{__name__}.{check_choice('benchmark', str(name), benchmark_names())}"))
     build = found.get("trials")
