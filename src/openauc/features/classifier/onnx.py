@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 import json
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from openauc import __version__
 from openauc._files import PathLike, atomic_write
 from openauc._validation import check_choice, import_extra
 from openauc.features.classifier.estimator import OpenSetClassifier
@@ -71,11 +71,11 @@ def build(classifier: OpenSetClassifier, dtype: str | None = None) -> ModelProto
     model: ModelProto = ndx.build({"embedding": embedding}, outputs)
     for output in model.graph.output:
         output.type.tensor_type.shape.dim[0].dim_param = "N"
-    model.producer_name, model.producer_version = "openauc", version("openauc")
+    model.producer_name, model.producer_version = "openauc", __version__
     model.graph.name = "OpenSetClassifier"
     model.doc_string = f"Open-set classifier of embeddings; guarantee: {classifier.guarantee_}"
     metadata = {
-        "openauc_version": version("openauc"),
+        "openauc_version": __version__,
         "classes": json.dumps(classes.tolist()),
         "unknown_label": json.dumps(unknown.tolist()),
         "thresholds": json.dumps([v if np.isfinite(v) else str(v) for v in classifier.thresholds_.tolist()]),
