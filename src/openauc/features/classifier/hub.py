@@ -75,5 +75,5 @@ def push_to_hub(
 def card(classifier: OpenSetClassifier, repo_id: str) -> str:
     """The model card, in Markdown."""
     text = (files("openauc.features.classifier") / "card.md").read_text(encoding="utf-8")
-    template = Template(text, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    template: Template = Template(text, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     return template.render(model=classifier, repo=repo_id, file=MODEL)
