@@ -141,6 +141,10 @@ def test_with_test_samples_the_evaluation_follows(classifier: OpenSetClassifier,
     assert f"On “a test”, mine reaches an OpenAUC of {100 * openauc:.1f}\xa0%" in html
     opened = open_page(html)
     assert opened.complaints == []
+    assert opened.page.locator("h1").count() == 1
+    assert opened.page.locator("#threshold").is_hidden()
+    opened.page.locator("summary", has_text="Its predictions on “a test” in detail").click()
+    opened.page.wait_for_selector("#oscr svg")
     truth, answers = np.isin(y, classifier.classes_), classifier.predict(X)
     assert opened.page.get_by_role("button", name="threshold in use").get_attribute("aria-pressed") == "true"
     assert opened.number("#unknown_refused") == np.sum(~truth & (answers == "unknown"))

@@ -62,8 +62,8 @@ def test_the_slider_moves_the_numbers_of_the_api(position: int, open_page: Open)
     right = (triple.y_pred == triple.y_true) & (triple.y_true != -1)
     assert opened.number("#right_refused") == (right & (triple.open_score > threshold)).sum()
     assert opened.number("#unknown_refused") == matrix[-1, -1]
-    taken = opened.page.locator("#classes tbody tr td:nth-child(6)").all_inner_texts()
-    assert list(map(int, taken)) == matrix[-1, :-1].tolist()
+    names, taken = (opened.page.locator(f"#classes tbody td:nth-child({i})").all_inner_texts() for i in (1, 6))
+    assert dict(zip(map(int, names), map(int, taken), strict=True)) == dict(enumerate(matrix[-1, :-1].tolist()))
 
 
 def test_the_rule_decides_as_the_page_says(open_page: Open) -> None:
@@ -249,6 +249,23 @@ def test_no_chart_or_table_is_cut_off_in_print(open_page: Open) -> None:
     assert beyond == []
 
 
+def test_the_worst_classes_come_first_and_the_page_says_how_many_are_left_out(open_page: Open) -> None:
+    y = np.repeat(np.arange(50), 2)
+    pred = np.where(y == 49, 0, y)
+    triple = Predictions.of(np.append(y, [-1, -1]), np.append(pred, [0, 1]), np.arange(102.0))
+    origin = np.append(y, [60, 61]).astype(str)
+    opened = open_page(
+        report({"a_long_name/of.a-model": triple, "b": triple}, origins={"a_long_name/of.a-model": origin})
+    )
+    assert opened.text("#classes_note").startswith(
+        "40 of 50 known classes, the lowest accuracy first; 10 are left out."
+    )
+    assert opened.text("#classes tbody td") == "49"
+    assert opened.text("#origins_note") == "All 2 unknown classes, the largest first."
+    names = opened.page.locator("#others td.name, .all th").evaluate_all("all => all.map(one => one.innerHTML)")
+    assert names.count("a_<wbr>long_<wbr>name/<wbr>of.<wbr>a-<wbr>model") == 2
+
+
 def test_models_on_other_samples_are_shown_apart() -> None:
     html = report({"a": predictions(0), "b": predictions(1)})
     assert "The models are not compared in pairs" in html
@@ -258,7 +275,7 @@ def test_models_on_other_samples_are_shown_apart() -> None:
 def test_names_as_labels_and_a_label_of_ones_own() -> None:
     triple = Predictions.of(["cat", "dog", "other", "dog"], ["cat", "cat", "dog", "dog"], [0.1, 0.4, 0.9, 0.2])
     html = report({"mine": triple}, unknown_label="other")
-    assert data_in(html)["models"][0]["classes"]["name"] == ["cat", "dog"]
+    assert data_in(html)["models"][0]["classes"]["name"] == ["dog", "cat"]
 
 
 def test_the_best_model_comes_first() -> None:

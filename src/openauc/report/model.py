@@ -24,7 +24,7 @@ from openauc.metrics.resampling import resampled_table
 from openauc.metrics.samples import CORRECT, UNKNOWN_KIND, Ints
 
 LINES = ("macro_f_score", "youden_index", "normalized_accuracy")  # of Figure 1
-MOST_CLASSES = 40  # in a table
+MOST_CLASSES = 40  # in a table, as each has numbers for every position of the slider
 _BINS = 60
 _BAND_REPLICATES, _BAND_POINTS = 1000, 101
 
@@ -168,13 +168,17 @@ def _scores(ranking: Ranking) -> dict[str, list[float]]:
 
 
 def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str]) -> dict[str, Any]:
-    """The known classes, or those of the lowest accuracy, and how many more samples each position accepts."""
+    """The known classes of the lowest accuracy, the lowest first, and how many more samples each position accepts.
+
+    Among equals, those that more unknown samples are taken for come first.
+    """
     true, pred = coded.true[ranking.order], coded.pred[ranking.order]
     right, unknown, named = ranking.kind == CORRECT, ranking.kind == UNKNOWN_KIND, pred >= 0
     position = np.searchsorted(columns, ranking.group)  # the first one that accepts a sample
     accuracy = np.bincount(true[right], minlength=len(coded.classes)) / np.maximum(coded.class_size, 1)
     met = np.flatnonzero(coded.class_size)
-    shown = np.sort(met[np.argsort(accuracy[met], kind="stable")][:MOST_CLASSES])
+    taken = np.bincount(pred[named & unknown], minlength=len(coded.classes))
+    shown = met[np.lexsort((-taken[met], accuracy[met]))][:MOST_CLASSES]
 
     def steps(label: Ints, chosen: NDArray[np.bool_]) -> list[list[int]]:
         return _steps(label[chosen], position[chosen], shown, len(columns))
@@ -193,12 +197,12 @@ def _classes(ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, 
 def _origins(
     ranking: Ranking, coded: Coded, columns: Ints, names: Mapping[str, str], origin: NDArray[Any]
 ) -> dict[str, Any]:
-    """Each class of the unknown samples: size, the known classes predicted for it, and acceptance along the slider."""
+    """Each class of the unknown samples, the largest first: size, known classes predicted for it, what is accepted."""
     unknown = ranking.kind == UNKNOWN_KIND
     found, label = np.unique(origin[ranking.order][unknown].astype(str), return_inverse=True)
     pred, position = coded.pred[ranking.order][unknown], np.searchsorted(columns, ranking.group)[unknown]
     size = np.bincount(label, minlength=len(found))
-    shown = np.sort(np.argsort(-size, kind="stable")[:MOST_CLASSES])
+    shown = np.argsort(-size, kind="stable")[:MOST_CLASSES]
     named = pred >= 0
 
     def taken_for(i: int) -> list[tuple[str, float]]:

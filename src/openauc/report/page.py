@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from openauc.environment import environment
 
@@ -48,7 +49,7 @@ def _templates() -> Environment:
     )
     # NaN is not JSON: the browser would refuse all of the data.
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    functions = (percent, points, signed, interval, number, sentence)
+    functions = (percent, points, signed, interval, number, sentence, breakable)
     templates.filters.update({f.__name__: f for f in functions}, p=p_value, format_count="{:,}".format)
     templates.globals.update(n_colors=N_COLORS, change=change)
     return templates
@@ -92,6 +93,15 @@ def number(value: float) -> str:
 
 def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def breakable(name: str) -> Markup:
+    """A name that may go on in another line after a mark.
+
+    >>> str(breakable("a_b/c.d"))
+    'a_<wbr>b/<wbr>c.<wbr>d'
+    """
+    return Markup(re.sub(r"(?<=[_/.:@-])(?=\w)", "<wbr>", escape(name)))
 
 
 def sentence(text: str) -> str:

@@ -103,8 +103,14 @@ function scoreBars(width, edges, above, below, label, stroke) {
 function cell(row, text, kind = "n") {
   const td = row.insertCell();
   td.className = kind;
-  td.textContent = text;
+  if (kind === "name") td.append(...breakable(text));
+  else td.textContent = text;
   return td;
+}
+
+// The pieces of a name, which may go on in another line after a mark.
+function breakable(name) {
+  return name.split(/(?<=[_/.:@-])(?=\w)/).flatMap((piece, i) => (i ? [document.createElement("wbr"), piece] : [piece]));
 }
 
 // A share as a bar and a number; returns a function that sets it.

@@ -122,10 +122,15 @@ stories.forEach((ofModel, i) => ofModel.forEach((changes, j) => chart(`story-${i
 const totals = (steps) => steps.map((row) => d3.cumsum(row));
 let tables = () => {};
 
+// Which classes a table shows, and how many it leaves out.
+function those(kind, { name, n_classes }, order) {
+  const left = n_classes - name.length;
+  return left ? `${count(name.length)} of ${count(n_classes)} ${kind}, ${order}; ${count(left)} are left out.` : `All ${count(n_classes)} ${kind}, ${order}.`;
+}
+
 function fillTables() {
   const { classes, origins } = models[active];
-  const some = classes.n_classes > classes.name.length ? `The ${classes.name.length} of ${classes.n_classes} known classes with the lowest accuracy. ` : "";
-  $("classes_note").textContent = `${some}At the threshold chosen above, of ${models[active].name}.`;
+  $("classes_note").textContent = `${those("known classes", classes, "the lowest accuracy first")} At the threshold chosen above, of ${models[active].name}.`;
   const body = $("classes").tBodies[0];
   body.replaceChildren();
   const [accepted, right, taken] = [classes.accepted, classes.right, classes.taken].map(totals);
@@ -143,6 +148,7 @@ function fillTables() {
   });
   $("origins_part").hidden = !origins;
   if (origins) {
+    $("origins_note").textContent = those("unknown classes", origins, "the largest first");
     const rows = $("origins").tBodies[0];
     rows.replaceChildren();
     const kept = totals(origins.accepted);
