@@ -45,11 +45,11 @@ class Examples(NamedTuple):
     def draw(cls, X: NDArray[Any], y: Rows, rows: Rows, scaling: Scaling) -> Examples:
         """Examples from the rows of known classes that a head was fitted on."""
         row = rows[_draw(y[rows], X.shape[1])]
-        return cls._of(row, y[row], scaling.rows(X, row), np.bincount(y[rows]))
+        features = scaling.rows(X, row)
+        return cls._of(row, y[row], _distance(features, features), features, np.bincount(y[rows]))
 
     @classmethod
-    def _of(cls, row: Rows, label: Rows, features: NDArray[Any], size: Rows) -> Examples:
-        distance = NearestNeighbors(n_neighbors=min(NEAREST, len(row) - 1)).fit(features).kneighbors()[0].mean(axis=1)
+    def _of(cls, row: Rows, label: Rows, distance: Floats, features: NDArray[Any], size: Rows) -> Examples:
         total, count = np.bincount(label, distance), np.bincount(label)
         usual = (total + SPREAD_ROWS * distance.mean()) / (count + SPREAD_ROWS)
         usual = np.maximum(usual, np.finfo(np.float32).tiny)  # of copies
@@ -60,13 +60,15 @@ class Examples(NamedTuple):
         return self._replace(names=_told(self.row, names[self.row].tolist()))
 
     def extended(self, features: NDArray[Any], label: Rows, first: int, names: ArrayLike | None) -> Examples:
-        """The same with further rows, the first of them with the number ``first``."""
+        """The same with further rows, the first of them with the number ``first``; the others keep their distances."""
         own = None if self.names is None and names is None else self._names()
         row, label = np.append(self.row, first + np.arange(len(label))), np.append(self.label, label)
         size = np.bincount(label[len(self.row) :], minlength=len(self.size))
         size[: len(self.size)] += self.size
         kept = _draw(label, features.shape[1])
-        new = Examples._of(row[kept], label[kept], np.concatenate([self.features, features])[kept], size)
+        together = np.concatenate([self.features, features])
+        distance = np.append(self.apart * self.usual[self.label], _distance(features, together))
+        new = Examples._of(row[kept], label[kept], distance[kept], together[kept], size)
         if own is None:
             return new
         given = _told(row[len(self.row) :], [None] * len(features) if names is None else np.asarray(names).tolist())
@@ -81,6 +83,12 @@ class Examples(NamedTuple):
         nearest = NearestNeighbors(n_neighbors=min(NEAREST, len(self.row))).fit(self.features)
         distance, place = nearest.kneighbors(finite)
         return distance, place
+
+
+def _distance(rows: NDArray[Any], examples: NDArray[Any]) -> Floats:
+    """(n,) mean distance of rows, which are among the examples, to the nearest other ones."""
+    nearest = NearestNeighbors(n_neighbors=min(NEAREST + 1, len(examples))).fit(examples).kneighbors(rows)[0]
+    return np.asarray(nearest[:, 1:].mean(axis=1))
 
 
 def _draw(label: Rows, width: int) -> Rows:
