@@ -155,7 +155,7 @@ def squared_distances(a: Real, b: Real) -> Floats:
     """(n, m) squared distances; rounding may make one a little negative."""
     of_a, of_b = (np.einsum("ij,ij->i", x, x, dtype=np.float64) for x in (a, b))
     squares = np.add.outer(of_a, of_b)
-    squares -= 2.0 * (a @ b.astype(a.dtype).T)
+    squares -= 2.0 * (a @ b.astype(a.dtype, copy=False).T)
     return np.asarray(squares)
 
 

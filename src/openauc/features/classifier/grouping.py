@@ -47,6 +47,8 @@ class Known(NamedTuple):
 
     features: Real  # (m, d), by class
     label: Rows
+    first: Real  # the first rows of each class
+    of_class: Rows  # where those of each class begin
     stray: float  # share of rejected rows that are of known classes, one here and one there
 
     @classmethod
@@ -58,15 +60,15 @@ class Known(NamedTuple):
         wrong = classifier.calibration_scores_ > classifier.thresholds_[classifier.calibration_classes_]
         false = float(np.mean(wrong)) if len(wrong) else 0.0
         stray = min(0.5, false / max(1.0 - false, 0.5) * accepted / rejected)
-        return cls(features, kept.label[order], stray)
+        label = kept.label[order]
+        some = np.arange(len(label)) - np.searchsorted(label, label) < COMPARED
+        of_class = np.searchsorted(label[some], np.arange(label[-1] + 1))
+        return cls(features, label, features[some], of_class, stray)
 
     def near(self, rows: Real) -> Floats:
         """(C,) mean squared distance of the first rows to the nearest row of each class."""
-        start = np.searchsorted(self.label, np.arange(self.label[-1] + 1))
-        some = np.flatnonzero(np.arange(len(self.label)) - start[self.label] < COMPARED)
-        squares = squared_distances(rows[:CENTRAL], self.features[some])
-        of_class = np.searchsorted(self.label[some], np.arange(len(start)))
-        return np.asarray(np.minimum.reduceat(squares, of_class, axis=1).mean(axis=0))
+        squares = squared_distances(rows[:CENTRAL], self.first)
+        return np.asarray(np.minimum.reduceat(squares, self.of_class, axis=1).mean(axis=0))
 
     def pool(self, sizes: Rows, rng: np.random.RandomState) -> tuple[Real, Rows]:
         """Rows of some classes in these sizes, and of other classes, which are strays; and their classes."""
