@@ -108,3 +108,28 @@ def test_results_on_open_intents_are_those_the_program_wrote() -> None:
     for cell, name in zip(row.split(" | "), names, strict=True):
         pairs = np.array([one["open_set"]["0.9"] for one in results[name]])
         assert cell == "/".join(percent(value) for value in pairs.mean(0))
+
+
+def test_results_on_later_classes_are_those_the_program_wrote() -> None:
+    found = newest("loop")["results"]
+    shares = re.findall(
+        r"^\| (CLINC150|BANKING77|CIFAR100) \| ([\d.]+) \| ([\d.]+) \[.*?\] \| ([\d.]+) \| (\d+) \|", PAGE, re.M
+    )
+    assert [name.lower() for name, *_ in shares] == list(found["streams"])
+    for name, *values, groups in shares:
+        orders = found["streams"][name.lower()]
+        last = [[order[way][-1] for order in orders if order[way][-1]] for way in ("never", "loop", "refit")]
+        assert values == [percent(np.mean([one["right"] for one in ones])) for ones in last]
+        assert int(groups) == round(np.mean([sum(step["groups"] for step in order["loop"]) for order in orders]))
+    groups = re.findall(
+        r"^\| (\w+), (\d+) % \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \[.*? \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.M
+    )
+    assert [f"{name.lower()}-{known}" for name, known, *_ in groups] == list(found["groups"])
+    for name, known, number, classes, ari, forecast, real in groups:
+        splits = found["groups"][f"{name.lower()}-{known}"]
+        ours = [split["ways"]["discover"] for split in splits]
+        assert number == f"{np.mean([one['groups'] for one in ours]):.1f}"
+        assert classes == f"{np.mean([split['classes'] for split in splits]):.1f}"
+        assert ari == percent(np.mean([one["ari"] for one in ours]))
+        told = [np.concatenate([split["told"][key] for split in splits]) for key in ("forecast", "real")]
+        assert [forecast, real] == [percent(one.mean()) for one in told]
