@@ -11,8 +11,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from openauc import __version__
-
 _PACKAGES = ("numpy", "numba", "scikit-learn", "torch", "accelerate", "safetensors", "pyarrow", "pillow", "ray")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 
@@ -22,7 +20,7 @@ def environment() -> dict[str, str]:
     from importlib import metadata  # slow to import, and few ask
 
     facts = {
-        "openauc": __version__,
+        "openauc": metadata.version("openauc"),
         "python": platform.python_version(),
         "processor": cpu_name(),
         "cores": str(cores()),
