@@ -133,3 +133,18 @@ def test_results_on_later_classes_are_those_the_program_wrote() -> None:
         assert ari == percent(np.mean([one["ari"] for one in ours]))
         told = [np.concatenate([split["told"][key] for split in splits]) for key in ("forecast", "real")]
         assert [forecast, real] == [percent(one.mean()) for one in told]
+
+
+def test_results_beside_plain_peers_are_those_the_program_wrote() -> None:
+    (page,) = (ROOT / "benchmark/results").glob("messy_*.md")
+    told = re.findall(r"^- (\w+): within 2 points of the aim in (\d+) of 30 rows", page.read_text(), re.M)
+    counts = dict(told)
+    assert counts["LocalOutlierFactor"] == counts["IsolationForest"]
+    (ours, logistic, others) = re.search(
+        r"in (\d+) rows for `OpenSetClassifier`, in (\d+) for a logistic.*?and in (\d+) for", PAGE, re.S
+    ).groups()
+    assert (ours, logistic, others) == (
+        counts["OpenSetClassifier"],
+        counts["LogisticRegression"],
+        counts["IsolationForest"],
+    )
