@@ -231,7 +231,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_choice("a key of costs", name, Costs.__dataclass_fields__)
         if isinstance(self.threshold, str):
             check_choice("threshold", self.threshold, THRESHOLDS)
-        elif self.threshold is None or np.isnan(self.threshold):
+        elif not isinstance(self.threshold, int | float | np.number) or np.isnan(self.threshold):
             raise ValueError(f"threshold is {self.threshold!r}; expected a number, or one of {named(THRESHOLDS)}.")
 
     def _read_labels(self, y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
