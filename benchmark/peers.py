@@ -64,7 +64,7 @@ DECIDED = {
     "open_accuracy": "Accuracy over the known classes and unknown",
     "open_f1": "Macro F1 over the known classes and unknown",
 }
-TIMED = {"fit_seconds": "Seconds to fit", "rows_per_second": "Rows a second"}
+TIMED = {"fit_seconds": "Processor seconds to fit", "rows_per_second": "Rows in a processor second"}
 
 DRAWN = {
     "cleanlab-features": ("cleanlab, features", ORANGE, "o"),
