@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,7 @@ from openauc.training.trained import load_data
 ROWS = [name for name, protocol in PROTOCOLS.items() if protocol.of_embeddings]
 SPLITS = 10
 PART = 0.1
+NEAR = 0.02  # of a share aimed at
 STRENGTHS = (0.01, 0.1, 1.0)
 REQUIREMENTS = Path(__file__).with_name("peers_requirements.txt")
 WORKER = Path(__file__).with_name("peers_tools.py")
@@ -88,7 +90,7 @@ Results = Mapping[str, Mapping[str, Sequence[Found]]]
 def measure(data: OpenSetData, names: Sequence[str], python: Path | None) -> dict[str, Found]:
     """Figures of each tool on one split, or why there are none."""
     X, y = np.asarray(data.train.images), data.train.labels
-    strength = choose_strength(X, y)
+    strength = choose_strength(X, y) if {*names} - {OURS} else STRENGTHS[-1]
     answers: dict[str, Found] = {}
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "rows.npz"
@@ -273,6 +275,45 @@ def differences(results: Results) -> dict[str, dict[str, Found]]:
     return every
 
 
+def over_data_sets(every: Mapping[str, Mapping[str, Found]]) -> dict[str, Found]:
+    """Mean over all rows of what ours is ahead of each peer that has them all; tested over the data sets.
+
+    Rows of one data set are alike, so their mean is one observation.
+    """
+    found: dict[str, Found] = {}
+    for tool in dict.fromkeys(tool for tools in every.values() for tool in tools):
+        if all(tool in tools for tools in every.values()):
+            of_rows = {row: tools[tool]["difference"] for row, tools in every.items()}
+            by_data: dict[str, list[float]] = {}
+            for row, difference in of_rows.items():
+                by_data.setdefault(re.split(r"[^a-z]", row)[0], []).append(difference)
+            sample = list(map(mean, by_data.values()))
+            found[tool] = {
+                "difference": mean(list(of_rows.values())),
+                "worst": min(of_rows.values()),
+                "n": len(sample),
+                "by_data": mean(sample),
+                "interval": mean_interval(sample, 0.95),
+                "p": paired_p(sample),
+            }
+    tested = [one for one in found.values() if one["p"] is not None]
+    for one, p_holm in zip(tested, holm([one["p"] for one in tested]), strict=True):
+        one["p_holm"] = p_holm
+    return found
+
+
+def near_aim(results: Results, tool: str) -> tuple[int, int, float] | None:
+    """In how many rows a tool accepts the share of known rows it aims at, of how many, and how far off it is at most.
+
+    None if it aims at no share.
+    """
+    if (aim := TOOLS[tool].aim) is None:
+        return None
+    shares = [[one["accepted"] for one in finished(results, row, tool).values()] for row in results]
+    off = [abs(mean(share) - aim) for share in shares if share]
+    return sum(distance <= NEAR for distance in off), len(off), max(off, default=0.0)
+
+
 def verdict(found: Found) -> int:
     """1 if ours is significantly ahead, -1 if it is behind, else 0."""
     return int(np.sign(found["difference"])) if found.get("p_holm", 1.0) < 0.05 else 0
@@ -317,9 +358,24 @@ def page(results: Results) -> str:
         "## Tools and their thresholds",
         "",
         *table(
-            ["tool", "package", "threshold", "why it failed", "failed"],
-            [[name, package_of(name, results), TOOLS[name].threshold, *failures(name, results)] for name in tools],
+            ["tool", "package", "threshold", "why it failed", "failed", "aim", "rows within 2 points", "most off"],
+            [
+                [name, package_of(name, results), TOOLS[name].threshold, *failures(name, results), *aim(results, name)]
+                for name in tools
+            ],
             4,
+        ),
+        "",
+        "The aim is the share of known rows to accept, where a threshold has one.",
+        "",
+        "## OpenAUC of openauc less that of the tool, over all rows",
+        "",
+        f"Mean over the {len(results)} rows, and the row that is worst for openauc. Rows of one data set are alike, so "
+        "interval and p (t-test, corrected by Holm) are over the data sets, whose mean is the third number.",
+        "",
+        *table(
+            ["tool", "mean over rows", "worst row", "mean over data sets", "95 % interval", "data sets", "p"],
+            [[name, *overall(found)] for name, found in over_data_sets(every).items()],
         ),
         "",
         "## OpenAUC of openauc less that of the tool",
@@ -346,6 +402,21 @@ def failures(name: str, results: Results) -> tuple[str, str]:
     ones = [one for tools in results.values() for one in tools.get(name, ())]
     told = [one.get("error") or f"not installed: {one['missing']}" for one in ones if "openauc" not in one]
     return "; ".join(dict.fromkeys(told)).replace("|", "/"), f"{len(told)} of {len(ones)}"
+
+
+def aim(results: Results, tool: str) -> tuple[str, str, str]:
+    found = near_aim(results, tool)
+    if found is None:
+        return "", "", ""
+    return f"{100 * (TOOLS[tool].aim or 0):g}", f"{found[0]} of {found[1]}", f"{100 * found[2]:.1f}"
+
+
+def overall(found: Found) -> list[str]:
+    numbers = [f"{100 * found[key]:+.1f}" for key in ("difference", "worst", "by_data")]
+    if found["interval"] is None:
+        return [*numbers, "", str(found["n"]), ""]
+    low, high = found["interval"]
+    return [*numbers, f"[{100 * low:+.1f}, {100 * high:+.1f}]", str(found["n"]), f"{found['p_holm']:.2g}"]
 
 
 def gap(found: Found | None) -> str:
@@ -432,6 +503,7 @@ def main() -> None:
             "threads": 1,
             "requirements": REQUIREMENTS.read_text().split(),
             "differences": differences(results),
+            "over_data_sets": over_data_sets(differences(results)),
             "results": results,
         }
         write_results("peers", content, text)

@@ -51,6 +51,8 @@ class Tool(NamedTuple):
     threshold: str
     splits: int = 10
     """Most splits of a data set that it is measured on."""
+    aim: float | None = None
+    """Share of known rows that the threshold is to accept, if it has such an aim."""
 
 
 def logistic(C: float) -> Pipeline:
@@ -267,7 +269,7 @@ def at_quantile(
 
 
 def _formula(kind: Callable[..., Score], **options: Any) -> Tool:
-    return Tool("scikit-learn", "sklearn", partial(at_quantile, fit=partial(kind, **options)), QUANTILE)
+    return Tool("scikit-learn", "sklearn", partial(at_quantile, fit=partial(kind, **options)), QUANTILE, aim=SHARE)
 
 
 def _beside(make: Callable[[], Any], threshold: str) -> Tool:
@@ -280,6 +282,7 @@ def _pyod(name: str) -> Tool:
         f"pyod.models.{name.lower()}",
         partial(pyod, name=name),
         "default: `contamination=0.1`, so a tenth of the training rows is outside",
+        aim=0.9,
     )
 
 
@@ -287,9 +290,11 @@ QUANTILE = "none of its own: the 95 % quantile of a held-out fifth of the traini
 FIFTH = "of its tutorial: the 5th percentile of the training scores"
 OURS = "openauc"
 TOOLS = {
-    OURS: Tool("openauc", "openauc.features", ours, "default: accepts 95 % of known rows"),
-    "cleanlab-features": Tool("cleanlab", "cleanlab.outlier", cleanlab_features, FIFTH),
-    "cleanlab-pred-probs": Tool("cleanlab", "cleanlab.outlier", cleanlab_probabilities, f"{FIFTH}, cross-validated"),
+    OURS: Tool("openauc", "openauc.features", ours, "default: accepts 95 % of known rows", aim=SHARE),
+    "cleanlab-features": Tool("cleanlab", "cleanlab.outlier", cleanlab_features, FIFTH, aim=0.95),
+    "cleanlab-pred-probs": Tool(
+        "cleanlab", "cleanlab.outlier", cleanlab_probabilities, f"{FIFTH}, cross-validated", aim=0.95
+    ),
     **{f"pyod-{name.lower()}": _pyod(name) for name in ("KNN", "ECOD", "LOF")},
     "semantic-router": Tool(
         "semantic-router",

@@ -209,3 +209,15 @@ def test_every_tool_is_pinned_and_says_what_its_threshold_means():
     for tool in peers.TOOLS.values():
         assert tool.threshold
         assert tool.package in pinned | {"openauc"}
+
+
+def test_rows_of_one_data_set_are_one_observation():
+    every = {
+        row: {"energy": {"difference": difference}}
+        for row, difference in {"clinc150_25": 0.01, "clinc150_75": 0.03, "cifar10_features": 0.04}.items()
+    }
+    every["cifar+10_features"] = {"energy": {"difference": 0.0}, "vim": {"difference": 0.5}}
+    found = peers.over_data_sets(every)
+    assert list(found) == ["energy"]
+    assert (found["energy"]["n"], found["energy"]["worst"]) == (2, 0.0)
+    assert found["energy"]["by_data"] == pytest.approx(0.02)
