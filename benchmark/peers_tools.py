@@ -301,6 +301,7 @@ TOOLS = {
         "semantic_router",
         semantic_router,
         "of its guide: a confidence of 0.9, which `fit` calibrates on a held-out fifth; it has no default",
+        splits=3,
     ),
     "autointent": Tool(
         "autointent",
