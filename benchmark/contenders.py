@@ -1,4 +1,4 @@
-"""The table and the figure of `openauc run features`: `python benchmark/contenders.py STORE`.
+"""The table of `openauc run features`: `python benchmark/contenders.py STORE`.
 
 Reads the store and computes partial OpenAUC (OFPR up to 0.1) from its predictions; nothing is fitted again. Over
 splits, rows are compared by paired t-tests over the splits whose known classes differ; CUB has one split, so there it
@@ -8,7 +8,6 @@ is DeLong's test on the same test samples. Each column is corrected by Holm for 
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from decisions import INTENTS, open_set
 from detectors import DETECTORS
-from figures import BLUE, GREEN, GREY, ORANGE, look, save
-from writing import RESULTS, hardware_name, write_results
+from writing import write_results
 
 from openauc import Predictions, compare
 from openauc.bench.benchmarks.features import NETWORK_SPLITS, NETWORKS
@@ -27,7 +25,6 @@ from openauc.bench.store import Store
 from openauc.bench.summary import Summary, summarise
 from openauc.bench.trial import TrialResult
 from openauc.bench.variants import Column
-from openauc.environment import environment
 from openauc.features.scores.registry import SCORES
 from openauc.metrics.ranking import ScoreDirectionWarning, openauc_score
 from openauc.predictions import read_columns
@@ -205,46 +202,6 @@ def known_classes(column: Column) -> int:
     return len(PROTOCOLS[column.protocol].splits[0].known)
 
 
-def draw(columns: Sequence[Column], gains: Mapping[Column, Mapping[str, Difference]], *, dark: bool) -> Any:
-    """Gain over max logit, a row a data set: the learned rejector, its rivals, the best single score in hindsight."""
-    series = {
-        "learned": (LEARNED, BLUE if not dark else "#56B4E9", "o", 0.0),
-        "average of four scores": ("logistic (score average)", GREEN, "s", 0.2),
-        "best score by held-out classes": ("logistic (score selected)", ORANGE, "D", 0.4),
-    }
-    ink = "#E6E6E6" if dark else "#222222"
-    with look() as pyplot:
-        figure = pyplot.figure(figsize=(7.2, 0.6 + 0.42 * len(columns)), layout="constrained")
-        figure.patch.set_alpha(0)
-        ax = figure.subplots()
-        ax.set_facecolor("none")
-        ax.axvline(0, color=GREY, linewidth=1.2)
-        for place, column in enumerate(columns):
-            for name, (label, color, marker, shift) in series.items():
-                found = gains[column].get(label)
-                if found is None:
-                    continue
-                y = place - 0.2 + shift
-                ax.plot([100 * found.low, 100 * found.high], [y, y], color=color, linewidth=1.6, alpha=0.8)
-                ax.plot(100 * found.value, y, marker, color=color, markersize=5.5, label=name if not place else None)
-            singles = [0.0, *(d.value for label, d in gains[column].items() if told(label) in SCORES)]
-            if len(singles) > 1:
-                ax.plot(
-                    100 * max(singles), place, "|", color=ink, markersize=13, markeredgewidth=1.6,
-                    label="best single score, picked on the test part" if not place else None,
-                )  # fmt: skip
-        ax.set_yticks(range(len(columns)), [title(c) for c in columns])
-        ax.set_ylim(len(columns) - 0.4, -0.6)
-        ax.set_xlabel("OpenAUC less that of the largest logit (points; 95 % intervals)")
-        for text in (ax.xaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()):
-            text.set_color(ink)
-        ax.grid(axis="y", visible=False)
-        if dark:
-            ax.grid(axis="x", color="#3A3A3A")
-        figure.legend(loc="outside upper center", ncols=2, frameon=False, labelcolor=ink, fontsize=8.5)
-        return figure
-
-
 def reachable(results: Sequence[TrialResult], store: Store) -> dict[str, list[float]]:
     """Open-set accuracy and macro F1 of the learned rejector at the best threshold, picked on test: a limit."""
     found: dict[str, list[Any]] = {}
@@ -311,9 +268,6 @@ def main() -> None:
         "trials": {"columns": TRIAL, "rows": [trial_row(r, environments.index(r.environment)) for r in results]},
     }
     write_results("features", content, "\n".join(text))
-    for dark in (False, True):
-        name = f"features{'-dark' if dark else ''}_{hardware_name()}_{time.strftime('%Y%m')}"
-        save(draw(columns, gains, dark=dark), RESULTS / name, about=f"contenders.py, commit {environment()['commit']}")
 
 
 if __name__ == "__main__":
