@@ -183,6 +183,7 @@ def main() -> None:
     text = page(f"{rows:,} x {width} float32, {classes:,} classes", reference, found, options.mapped)
     if options.write:
         flags = " --million" * options.million + " --mapped" * options.mapped
+        flags += f" --tasks {' '.join(options.tasks)}" if options.tasks else ""
         command = f"python benchmark/growth.py --work DIR --rows {rows} --width {width} --classes {classes}{flags}"
         content = {"command": command, "n": rows, "width": width, "classes": classes}
         name = "growth_million" if options.million else "growth"
