@@ -210,16 +210,20 @@ def test_every_tool_is_pinned_and_says_what_its_threshold_means():
         assert tool.package in pinned | {"openauc"}
 
 
-def test_rows_of_one_data_set_are_one_observation():
+def test_the_mean_over_rows_takes_those_of_one_data_set_as_varying_together():
     every = {
-        row: {"energy": {"difference": difference}}
-        for row, difference in {"clinc150_25": 0.01, "clinc150_75": 0.03, "cifar10_features": 0.04}.items()
+        row: {"energy": {"difference": difference, "error": 0.002, "n": n}}
+        for row, difference, n in (("clinc150_25", 0.01, 5), ("cifar10_features", 0.05, 4), ("cifar+10_features", 0, 4))
     }
-    every["cifar+10_features"] = {"energy": {"difference": 0.0}, "vim": {"difference": 0.5}}
-    found = peers.over_data_sets(every)
+    every["clinc150_25"]["vim"] = {"difference": 0.5, "error": 0.1, "n": 5}
+    found = peers.over_rows(every)
     assert list(found) == ["energy"]
-    assert (found["energy"]["n"], found["energy"]["worst"]) == (2, 0.0)
-    assert found["energy"]["by_data"] == pytest.approx(0.02)
+    assert (found["energy"]["lowest"], found["energy"]["higher"]) == (0, 2)
+    assert found["energy"]["difference"] == pytest.approx(0.02)
+    low, high = found["energy"]["interval"]
+    error = np.hypot(0.002, 2 * 0.002) / 3
+    assert high - low == pytest.approx(2 * 3.18245 * error, rel=1e-4)  # Student's t with three degrees of freedom
+    assert peers.verdict(found["energy"]) == 1
 
 
 def test_in_short_names_the_best_of_the_tools_with_all_splits():
