@@ -81,16 +81,35 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-@pytest.mark.parametrize(("text", "rows"), [(README, 8), (PAGE, 13)], ids=["readme", "page"])
-def test_results_on_embeddings_are_those_the_program_wrote(text: str, rows: int) -> None:
+def page_of(benchmark: str) -> str:
+    """The Markdown of a benchmark with the latest month."""
+    files = [file for file in (ROOT / "benchmark/results").glob("*.md") if file.stem.rsplit("_", 2)[0] == benchmark]
+    return max(files, key=lambda file: file.stem[-6:]).read_text()
+
+
+@pytest.mark.parametrize(("text", "rows"), [(README, 7), (PAGE, 13)], ids=["readme", "page"])
+def test_results_beside_other_tools_are_those_the_program_wrote(text: str, rows: int) -> None:
+    shown = re.findall(
+        r"^\| [^|]+ \| \d+ \| [\d.]+ \| [\w-]+ [\d.]+ \| [\d.]+ \| \S+ \[.*\] \| [\d.]+ \| [\d.]+ \|$", text, re.M
+    )
+    assert len(shown) == rows
+    assert set(shown) <= set(page_of("peers").splitlines())
+    means = newest("peers")["over_rows"]
+    gains = [one["difference"] for one in means.values()]
+    assert f"each of {len(means)} tools, by {percent(min(gains))} to {percent(max(gains))} points" in " ".join(
+        text.split()
+    )
+    assert all(one["difference"] > 0 and one["p_holm"] < 0.05 for one in means.values())
+
+
+def test_results_on_embeddings_are_those_the_program_wrote() -> None:
     found = newest("features")
     means = found["means_and_intervals"]["openauc"]
     shown = re.findall(
-        r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| (\w+) ([\d.]+) \| ([\d.]+) \| (\S+ \[.*\]) \|$", text, re.M
+        r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| (\w+) ([\d.]+) \| ([\d.]+) \| (\S+ \[.*\]) \|$", PAGE, re.M
     )
     verdicts = {verdict["data"]: verdict for verdict in found["verdicts"]}
-    assert len(shown) == rows <= len(verdicts)
-    assert [data for data, *_ in shown] == [data for data in verdicts if data in {row[0] for row in shown}]
+    assert [data for data, *_ in shown] == list(verdicts)
     for data, classes, base, best, value, learned, gain in shown:
         verdict = verdicts[data]
         assert int(classes) == verdict["known_classes"]
