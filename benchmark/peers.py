@@ -388,9 +388,8 @@ def page(results: Results) -> str:
         "",
         *in_short(results, every),
         "",
-        "The best other tool is picked on the test rows, among those with all splits; the gain is over it. Accepted and "
-        f"rejected at the default threshold of openauc, which is to accept {100 * (TOOLS[OURS].aim or 0):g} % of known "
-        "rows.",
+        "The best other tool is picked on the test rows, among those with all splits; the gain is over it. Accepted "
+        f"and rejected at the default threshold of openauc, which is to accept {100 * (TOOLS[OURS].aim or 0):g} %.",
         "",
         "## Tools and their thresholds",
         "",
