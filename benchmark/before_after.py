@@ -25,7 +25,7 @@ from openauc.features import OpenSetClassifier
 from openauc.protocols import PROTOCOLS
 from openauc.training.trained import load_data
 
-PUBLISHED = "features_amd-epyc-2c_202611.json"
+PUBLISHED = "features_networks_amd-epyc-2c_202611.json"
 Found = dict[str, Any]
 
 

@@ -154,6 +154,17 @@ def test_results_on_later_classes_are_those_the_program_wrote() -> None:
         assert [forecast, real] == [percent(one.mean()) for one in told]
 
 
+def test_results_of_fine_tuning_are_those_the_program_wrote() -> None:
+    page = page_of("finetune")
+    rows = re.findall(r"^\| (CE|OpenAUC, [^|]+) \| (\d\S+ ± \S+) \| ?([^|]*?) ?\| ?([\d.]*) ?\|$", PAGE, re.M)
+    assert len(rows) == 5
+    for name, value, difference, p in rows:
+        assert re.search(rf"^\| {re.escape(name)} \| -max z \| 3 \| .* \| {re.escape(value)} \|$", page, re.M)
+        if difference:
+            told = rf"^\| {re.escape(name)} \| -max z \| .* \| {re.escape(difference)} \| \S+ \S+ \| {p} \|$"
+            assert re.search(told, page, re.M)
+
+
 def test_results_beside_plain_peers_are_those_the_program_wrote() -> None:
     (page,) = (ROOT / "benchmark/results").glob("messy_*.md")
     told = re.findall(r"^- (\w+): within 2 points of the aim in (\d+) of 30 rows", page.read_text(), re.M)
