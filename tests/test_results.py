@@ -120,6 +120,16 @@ def test_results_on_embeddings_are_those_the_program_wrote() -> None:
         assert gain == f"{100 * verdict['gain']['value']:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
+def test_results_with_other_encoders_are_those_the_program_wrote() -> None:
+    written = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page_of("encoders_more").splitlines()]
+    encoders = {"minilm", "use", "mpnet"}
+    told = {(f"{row[0].upper()}, {row[1]} known", row[2]): row[4:10] for row in written if len(row) == 11}
+    shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith("| ")]
+    rows = {(row[0], row[1]): row[2:] for row in shown if len(row) == 8 and row[1] in encoders}
+    assert rows == {key: row for key, row in told.items() if key[1] in encoders}
+    assert len(rows) == 18
+
+
 def test_results_on_open_intents_are_those_the_program_wrote() -> None:
     (row,) = re.findall(r"^\| ours \| (.*) \|$", PAGE, re.M)
     results = newest("decisions")["results"]["cross"]
