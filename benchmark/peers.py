@@ -347,10 +347,9 @@ def in_short(results: Results, every: Mapping[str, Mapping[str, Found]]) -> list
             here, best = {row: results[row]}, best_rival(results, every, row)
             cells = [means(here, USUAL, "openauc")[0], f"{best} {means(here, best, 'openauc')[0]}"]
             cells += [means(here, OURS, "openauc")[0], f"{100 * tools[best]['difference']:+.1f}{bounds(tools[best])}"]
-            cells += [means(here, OURS, key)[0] for key in ("accepted", "rejected")]
             lines.append([title(row), str(len(PROTOCOLS[row.split()[0]].splits[0].known)), *cells])
-    heads = ["data", "known classes", "largest probability", "best other tool, picked on test", "openauc"]
-    return table([*heads, "gain", "known accepted", "unknown rejected"], lines)
+    heads = ["data", "known classes", "largest probability", "best other tool, picked on test", "openauc", "gain"]
+    return table(heads, lines)
 
 
 def summary(every: Mapping[str, Mapping[str, Found]]) -> str:
@@ -388,8 +387,7 @@ def page(results: Results) -> str:
         "",
         *in_short(results, every),
         "",
-        "The best other tool is picked on the test rows, among those with all splits; the gain is over it. Accepted "
-        f"and rejected at the default threshold of openauc, which is to accept {100 * (TOOLS[OURS].aim or 0):g} %.",
+        "The best other tool is picked on the test rows, among those with all splits; the gain is over it.",
         "",
         "## Tools and their thresholds",
         "",
