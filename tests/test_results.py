@@ -87,11 +87,14 @@ def page_of(benchmark: str) -> str:
     return max(files, key=lambda file: file.stem[-6:]).read_text()
 
 
-@pytest.mark.parametrize(("text", "rows"), [(README, 7), (PAGE, 13)], ids=["readme", "page"])
+def section(heading: str) -> str:
+    """The part of the page whose heading begins so."""
+    return PAGE.partition(f"\n## {heading}")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(("text", "rows"), [(README, 7), (section("Beside tools"), 13)], ids=["readme", "page"])
 def test_results_beside_other_tools_are_those_the_program_wrote(text: str, rows: int) -> None:
-    shown = re.findall(
-        r"^\| [^|]+ \| \d+ \| [\d.]+ \| [\w-]+ [\d.]+ \| [\d.]+ \| \S+ \[.*\] \| [\d.]+ \| [\d.]+ \|$", text, re.M
-    )
+    shown = re.findall(r"^\| [^|]+ \| \d+ \| [\d.]+ \| [\w-]+ [\d.]+ \| [\d.]+ \| \S+ \[.*\] \|$", text, re.M)
     assert len(shown) == rows
     assert set(shown) <= set(page_of("peers").splitlines())
     means = newest("peers")["over_rows"]
@@ -100,13 +103,17 @@ def test_results_beside_other_tools_are_those_the_program_wrote(text: str, rows:
         text.split()
     )
     assert all(one["difference"] > 0 and one["p_holm"] < 0.05 for one in means.values())
+    accepted = [np.mean([one["accepted"] for one in row["openauc"]]) for row in newest("peers")["results"].values()]
+    assert f"accepts {percent(min(accepted))} to {percent(max(accepted))} %" in " ".join(text.split())
 
 
 def test_results_on_embeddings_are_those_the_program_wrote() -> None:
     found = newest("features")
     means = found["means_and_intervals"]["openauc"]
     shown = re.findall(
-        r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| (\w+) ([\d.]+) \| ([\d.]+) \| (\S+ \[.*\]) \|$", PAGE, re.M
+        r"^\| ([^|]+) \| (\d+) \| ([\d.]+) \| (\w+) ([\d.]+) \| ([\d.]+) \| (\S+ \[.*\]) \|$",
+        section("On embeddings"),
+        re.M,
     )
     verdicts = {verdict["data"]: verdict for verdict in found["verdicts"]}
     assert [data for data, *_ in shown] == list(verdicts)
