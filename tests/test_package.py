@@ -32,6 +32,11 @@ open("table.csv", "w").write("\\n".join([head + ",label", *rows]))
 """
 
 SMOKE = {
+    "sklearn": [
+        "python make_table.py",
+        "openauc fit table.csv -o model --quiet",
+        "openauc predict model table.csv -o decisions.csv",
+    ],
     "parquet": [
         "python -c \"from openauc import Predictions; Predictions.load('network.npz').save('network.parquet')\"",
         "openauc evaluate network.parquet --replicates 20",
@@ -41,11 +46,6 @@ SMOKE = {
         "evaluate(*Predictions.load('network.npz'), level=None).plot().figure.savefig('curve.png')\"",
     ],
     "fast": ['python -c "import numba"', "openauc evaluate network.npz"],
-    "sklearn": [
-        "python make_table.py",
-        "openauc fit table.csv -o model --quiet",
-        "openauc predict model table.csv -o decisions.csv",
-    ],
     "hub": ["python -c \"from openauc import OpenSetClassifier as C; C.load('model').save_pretrained('card')\""],
     "onnx": ["openauc fit table.csv -o model --quiet --onnx model.onnx"],
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def lacks_features(file: Path, like: tables.TableSpec, width: int) -> bool:
         return True
     if suffix not in (".csv", ".parquet") or not file.is_file():
         return False
+    if suffix == ".csv" and find_spec("pyarrow") is None:
+        return False  # the extra `encode`, without which nothing is embedded, brings pyarrow
     return holds_items(_schema(file), like, width)
 
 
